@@ -1,0 +1,56 @@
+"""Every error that fedbourse raises on purpose, in one tree.
+
+Each class says how the command line ends (``exit_code``) and how the service answers
+(``http_status``). A message is one sentence that shows the value found and what would be right.
+"""
+
+
+class FedbourseError(Exception):
+    """The root of the tree: catching it catches every error that fedbourse raises on purpose."""
+
+    exit_code = 1
+    http_status = 500
+
+
+class InvalidInput(FedbourseError):
+    """What was asked makes no sense; asking again the same way cannot help."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class InvalidNumber(InvalidInput):
+    """A number is missing, of the wrong type, not finite, or outside its range."""
+
+
+class InvalidGame(InvalidInput):
+    """The owners' values, entry costs, caps or records do not describe a game."""
+
+
+class InvalidCost(InvalidInput):
+    """A privacy cost is unknown, or does not rise, is not convex, or is not zero at budget zero."""
+
+
+class InvalidFile(InvalidInput):
+    """A file cannot be read, or does not hold what it was named for."""
+
+
+class NoEquilibrium(FedbourseError):
+    """The game is well posed, but no pure equilibrium was found; the message says why."""
+
+    exit_code = 3
+    http_status = 409
+
+
+class MissingExtra(FedbourseError):
+    """An optional library is needed; the message names the extra that installs it."""
+
+    exit_code = 4
+    http_status = 501
+
+
+class CannotWrite(FedbourseError):
+    """A result could not be stored: no permission, no space, or no such folder."""
+
+    exit_code = 5
+    http_status = 507

@@ -1,0 +1,44 @@
+"""The two-stage game: how owners answer a reward, and which reward is best for the buyer."""
+
+from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy, Training
+from fedbourse.game.certificate import regret, tolerance
+from fedbourse.game.costs import COSTS, PrivacyCost
+from fedbourse.game.discovery import (
+    Discovered,
+    Discovery,
+    best_reply_rounds,
+    discover,
+    share_at,
+)
+from fedbourse.game.distribution import Distribution, Sample, Uniform
+from fedbourse.game.equilibrium import Equilibrium, equilibrium, linear_equilibrium
+from fedbourse.game.reply import best_response
+from fedbourse.game.reward import Offer, best_reward
+from fedbourse.game.reward_expected import ExpectedOffer
+from fedbourse.game.support import Support
+
+__all__ = [
+    "ACCURACY_MODELS",
+    "COSTS",
+    "Accuracy",
+    "Discovered",
+    "Discovery",
+    "Distribution",
+    "Equilibrium",
+    "ExpectedOffer",
+    "Offer",
+    "PrivacyCost",
+    "Sample",
+    "Support",
+    "Training",
+    "Uniform",
+    "best_reply_rounds",
+    "best_response",
+    "best_reward",
+    "discover",
+    "equilibrium",
+    "linear_equilibrium",
+    "regret",
+    "share_at",
+    "tolerance",
+]

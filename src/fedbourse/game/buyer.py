@@ -1,0 +1,115 @@
+"""The buyer's side of the game: what a reward buys, and what that is worth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import NoEquilibrium
+from fedbourse.game.costs import Cost, Exponential, Linear
+from fedbourse.game.entry import equilibrium_with_entry
+from fedbourse.game.equilibrium import Equilibrium, PayFor, equilibrium
+from fedbourse.game.reward_search import Probe
+from fedbourse.game.rules import Game
+from fedbourse.game.shares import equilibrium_total
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedbourse.game.accuracy import Accuracy, Training
+    from fedbourse.game.columns import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Buyer:
+    """All that a best reward depends on but the owners' values."""
+
+    training: Training
+    weight: float
+    """What an accuracy of 1 is worth, in units of reward: the paper's lambda."""
+    accuracy: Accuracy
+    cost: Cost
+    entry_cost: object
+    caps: object
+    pay_for: PayFor
+
+    @property
+    def gain(self) -> float:
+        """Return the worth of perfect training over a guess: no reward above it can pay."""
+        return self.weight * self.accuracy.range
+
+    @property
+    def scaling(self) -> float | None:
+        """Return g where all budgets grow as R^(1/g); None where they do not."""
+        free = isinstance(self.entry_cost, (int, float)) and self.entry_cost == 0
+        return self.cost.degree if free and self.caps is None else None
+
+    def equilibrium(self, values: object, reward: float) -> Equilibrium:
+        """Return how owners with these values answer a reward."""
+        found = equilibrium(
+            values,
+            reward=reward,
+            cost=self.cost,
+            entry_cost=self.entry_cost,
+            caps=self.caps,
+            samples=self.training.samples,
+            pay_for=self.pay_for,
+        )
+        self.training.check_owners(found.owners)
+        return found
+
+    def precisions(self, found: Equilibrium) -> FloatArray:
+        """Return the precision of each participant's answers."""
+        return self.training.precisions(found.budgets, found.participants)
+
+    def prober(self, values: object) -> Callable[[float], Probe]:
+        """Return the buyer's utility as a function of the reward, stage two solved at each.
+
+        The rewards looked at may go up to ``gain``.
+        """
+        game = Game.of(
+            values, reward=self.gain, cost=self.cost, entry_cost=self.entry_cost, caps=self.caps
+        )
+        owners = len(game.values)
+        self.training.check_owners(owners)
+        units = np.ones(owners)
+        if self.pay_for == "information":
+            units = np.broadcast_to(np.asarray(self.training.samples, np.float64), owners) ** 2
+            per_unit = game.cost.per_unit(game.values, units)
+            game = replace(game, values=per_unit, caps=game.caps * units)
+        able = _who_may_take_part(game)
+        game, units = game.only(able), units[able]
+
+        def probe(reward: float) -> Probe:
+            try:
+                budgets = _budgets(replace(game, reward=reward))
+            except NoEquilibrium:
+                return Probe(reward, -math.inf, b"none")
+            inside = np.flatnonzero(budgets)
+            precisions = self.training.precisions(budgets[inside] / units[inside], able[inside])
+            accuracy = self.accuracy.of(precisions, owners)
+            return Probe(reward, self.weight * accuracy - reward, inside.tobytes())
+
+        return probe
+
+
+def _budgets(game: Game) -> FloatArray:
+    if game.entry.any():
+        return equilibrium_with_entry(game)
+    total = equilibrium_total(game)
+    return game.shares(total) * total
+
+
+def _who_may_take_part(game: Game) -> IntArray:
+    """Return the owners who may take part at any reward up to the game's own.
+
+    For linear and exponential costs without caps, whoever stays out at the largest reward stays out
+    at every smaller one, and an entry cost that is equal for all only keeps more of the dear out.
+    """
+    if game.capped or np.ptp(game.entry) or not isinstance(game.cost, (Linear, Exponential)):
+        return np.arange(len(game.values))
+    free = replace(game, entry=np.zeros_like(game.entry))
+    return np.flatnonzero(free.shares(equilibrium_total(free)))

@@ -1,0 +1,104 @@
+"""How much any owner could gain by deviating: the certificate that every equilibrium carries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.columns import FloatArray, per_owner
+from fedbourse.game.costs import Linear
+from fedbourse.game.reply import best_replies
+from fedbourse.game.rules import Game
+
+if TYPE_CHECKING:
+    from fedbourse.game.costs import Cost, PrivacyCost
+
+_EPS = float(np.finfo(float).eps)
+
+
+def regret(
+    values: object,
+    budgets: object,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+    entry_cost: object = 0.0,
+    caps: object = None,
+) -> float:
+    """Return the largest gain that any owner could make by changing its own budget.
+
+    Exact for the linear cost without caps. Otherwise an upper bound by concavity: the slope of the
+    owner's utility at its budget times the way to its best reply, where that is the smaller.
+
+    >>> regret([1.0, 1.0], [0.25, 0.25], reward=1.0)
+    0.0
+    """
+    game = Game.of(values, reward=reward, cost=cost, entry_cost=entry_cost, caps=caps)
+    plan = per_owner("budgets", budgets, len(game.values))
+    over = np.flatnonzero(plan > game.caps)
+    if len(over):
+        i = int(over[0])
+        raise InvalidGame(
+            f"budgets[{i}] must be at most its cap {game.caps[i]:g}; found {plan[i]:g}"
+        )
+    return float(regrets(game, plan).max())
+
+
+def tolerance(reward: float, participants: int) -> float:
+    """Return the largest regret at which a profile counts as an equilibrium: 1e-9 R / K^2.
+
+    The square matters: with many owners each share is of order 1/K and each utility of order
+    1/K^2, so that a bound in R alone would pass profiles in which a tenth of the owners is missing.
+    """
+    return 1e-9 * reward / max(participants, 1) ** 2
+
+
+def regrets(game: Game, budgets: FloatArray) -> FloatArray:
+    """Return what each owner could gain by changing its own budget, or by leaving or entering."""
+    total = float(budgets.sum())
+    if total == 0:  # against silence the smallest budget takes the whole reward
+        return np.maximum(0.0, game.reward - game.entry)
+    others = _others(budgets, total)
+    with np.errstate(all="ignore"):
+        if isinstance(game.cost, Linear) and not game.capped:
+            gain = _linear_gain(game, budgets, others, total)
+        else:
+            gain = _convex_gain(game, budgets, others, total)
+        # Whoever takes part may leave and save its entry cost; whoever does not must pay it.
+        now = game.gross_utilities(budgets, total)
+        rounding = 4 * _EPS * (game.reward * budgets / total + game.cost.cost(game.values, budgets))
+        leaving = np.where(game.entry > 0, game.entry - now - rounding, 0.0)
+        result: FloatArray = np.where(
+            budgets > 0, np.maximum(gain, leaving), np.maximum(0.0, gain - game.entry)
+        )
+    return result
+
+
+def _others(budgets: FloatArray, total: float) -> FloatArray:
+    """Return the sum of the others' budgets, for each owner; only the largest can cancel."""
+    others: FloatArray = total - budgets
+    largest = int(np.argmax(budgets))
+    others[largest] = budgets[:largest].sum() + budgets[largest + 1 :].sum()
+    return np.maximum(others, 0.0)
+
+
+def _linear_gain(game: Game, budgets: FloatArray, others: FloatArray, total: float) -> FloatArray:
+    """Return (sqrt(v P) - sqrt(R Q / P))^2 where a reply exists, else what staying costs."""
+    v, reward = game.values, game.reward
+    price = reward / total
+    reply = (np.sqrt(v * total) - np.sqrt(price * others)) ** 2
+    return np.where(v * others < reward, reply, budgets * (v - price))
+
+
+def _convex_gain(game: Game, budgets: FloatArray, others: FloatArray, total: float) -> FloatArray:
+    replies = best_replies(game, others)
+    slope = game.reward * (others / total) / total - game.cost.marginal(game.values, budgets)
+    bound = np.abs(slope) * np.abs(replies - budgets)
+    better = game.gross_utilities(replies, replies + others)
+    now = game.gross_utilities(budgets, total)
+    rounding = 8 * _EPS * (game.reward + game.cost.cost(game.values, budgets))
+    gain = np.fmin(bound, np.maximum(0.0, better - now) + rounding)
+    # Against silence a smaller budget is always better: all of the cost could be saved.
+    return np.where(others > 0, gain, game.cost.cost(game.values, budgets))

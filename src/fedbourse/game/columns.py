@@ -1,0 +1,99 @@
+"""One number per owner, from whatever column the caller has.
+
+NumPy arrays, lists, and pandas, Arrow and Polars columns all become one-dimensional NumPy arrays;
+whatever is no number is refused with its position and the value found.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbourse.errors import InvalidGame
+from fedbourse.units import number
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def column(name: str, data: object) -> npt.NDArray[Any]:
+    """Return ``data`` as a one-dimensional array of real numbers, in its own precision."""
+    array = _as_array(name, data)
+    if array.ndim != 1:
+        raise InvalidGame(
+            f"{name} must be one column of numbers; found an array of shape {array.shape}"
+        )
+    return array if array.dtype.kind in "fiu" else _parse(name, array)
+
+
+def positive(name: str, data: object) -> FloatArray:
+    """Return ``data`` as float64, every number finite and above 0."""
+    array = np.ascontiguousarray(column(name, data), dtype=np.float64)
+    refuse_first(name, array, ~((array > 0) & np.isfinite(array)), "a finite number above 0")
+    return array
+
+
+def per_owner(name: str, data: object, owners: int, *, infinite: bool = False) -> FloatArray:
+    """Return one number of at least 0 for each owner; a single number stands for everybody."""
+    top = math.inf if infinite else np.finfo(float).max
+    wanted = "a number of at least 0" if infinite else "a finite number of at least 0"
+    if isinstance(data, numbers.Real):
+        if infinite and data == math.inf:
+            return np.full(owners, math.inf)
+        return np.full(owners, number(name, data, at_least=0, error=InvalidGame))
+    array = np.ascontiguousarray(column(name, data), dtype=np.float64)
+    if len(array) != owners:
+        raise InvalidGame(
+            f"{name} must hold one number for each of {owners} owners; found {len(array)}"
+        )
+    refuse_first(name, array, ~((array >= 0) & (array <= top)), wanted)
+    return array
+
+
+def refuse_first(
+    name: str, array: npt.NDArray[Any], wrong: BoolArray, wanted: str, start: int = 0
+) -> None:
+    """Raise ``InvalidGame`` for the first place where ``wrong`` is true, if there is one."""
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InvalidGame(f"{name}[{start + i}] must be {wanted}; found {array[i]}")
+
+
+def _as_array(name: str, data: object) -> npt.NDArray[Any]:
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        i = int(np.argmax(np.ma.getmaskarray(data)))
+        raise InvalidGame(f"{name}[{i}] must be a number; found a masked entry")
+    if isinstance(data, (str, bytes, dict, set)) or not (
+        isinstance(data, Iterable) or hasattr(data, "__array__")
+    ):
+        raise InvalidGame(
+            f"{name} must be a list, an array, or a pandas, Arrow or Polars column; "
+            f"found {type(data).__name__}"
+        )
+    try:
+        if hasattr(data, "__array__") or isinstance(data, (list, tuple)):
+            return np.asarray(data)
+        return np.asarray(list(data), dtype=object)  # type: ignore[call-overload]
+    except (ValueError, TypeError):  # ragged lists
+        raise InvalidGame(f"{name} must be one column of numbers; found nested lists") from None
+
+
+def _parse(name: str, array: npt.NDArray[Any]) -> FloatArray:
+    """Read a column of Python objects; booleans, texts and complex numbers are no numbers."""
+    result = np.empty(len(array))
+    for i, item in enumerate(array.tolist()):
+        if isinstance(item, bool) or not hasattr(item, "__float__"):
+            raise InvalidGame(f"{name}[{i}] must be a number; found {item!r:.60}")
+        try:
+            result[i] = float(item)
+        except OverflowError:
+            result[i] = math.inf
+        except (TypeError, ValueError):
+            raise InvalidGame(f"{name}[{i}] must be a number; found {item!r:.60}") from None
+    return result

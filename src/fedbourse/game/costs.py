@@ -1,0 +1,285 @@
+"""What a privacy budget costs its owner: the paper's three families, and any convex cost.
+
+A cost rises with the owner's value v, is convex in the budget r, and is zero at r = 0. The share of
+the total budget P that is an owner's best reply to itself, s(P), solves
+
+    R (1 - s) / P = c'(v, s P)
+
+and falls in P. Everything that the solvers need of a cost is that function.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from scipy.special import wrightomega
+
+from fedbourse.errors import InvalidCost, InvalidGame
+from fedbourse.game.columns import BoolArray, FloatArray
+from fedbourse.game.roots import falling_roots
+
+Totals = FloatArray | float
+"""One total budget for all owners, or one for each."""
+
+
+# Numbers that run to 0 or infinity are meant: what is made of them is right at both ends.
+def _quiet() -> np.errstate:
+    return np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore")
+
+
+@runtime_checkable
+class PrivacyCost(Protocol):
+    """What a cost of your own must offer: both methods take and return arrays."""
+
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return what each budget costs an owner of each value: rising, convex, zero at 0."""
+        ...
+
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return the derivative of the cost in the budget."""
+        ...
+
+
+class Cost(ABC):
+    """A cost that the solvers can use."""
+
+    name: str
+    degree: ClassVar[float | None] = None
+    """Where c(v, r) = v r^degree, budgets grow as R^(1/degree) and one solve serves every R."""
+    entry: ClassVar[float] = 0.0
+    """What taking part costs before the first unit of budget."""
+
+    @abstractmethod
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return what each budget costs each owner."""
+
+    @abstractmethod
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return the derivative of the cost in the budget."""
+
+    @abstractmethod
+    def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return each owner's share s(P) of the total budget P."""
+
+    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
+        """Return the values of the same game in which one unit of budget counts as ``units``."""
+        raise InvalidGame(
+            f"pay_for='information' needs a cost that fedbourse knows; found {self.name}"
+        )
+
+
+class Linear(Cost):
+    """c = v r, the paper's choice."""
+
+    name = "linear"
+    degree = 1.0
+
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return v r."""
+        return values * budgets
+
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return v."""
+        return values + 0.0 * budgets
+
+    @_quiet()
+    def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return max(0, 1 - v P / R)."""
+        return np.maximum(0.0, 1.0 - values * (total / reward))
+
+    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
+        """Return v / u: c(v, x / u) = (v / u) x."""
+        return values / units
+
+
+class Quadratic(Cost):
+    """c = v r^2: the first unit is free at the margin, so everybody takes part."""
+
+    name = "quadratic"
+    degree = 2.0
+
+    @_quiet()
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return v r^2."""
+        return values * budgets * budgets
+
+    @_quiet()
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return 2 v r."""
+        return 2.0 * values * budgets
+
+    @_quiet()
+    def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return R / (R + 2 v P^2)."""
+        scaled: FloatArray = np.asarray(total, np.float64) / math.sqrt(reward)
+        return 1.0 / (1.0 + 2.0 * values * scaled * scaled)
+
+    @_quiet()
+    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
+        """Return v / u^2: c(v, x / u) = (v / u^2) x^2."""
+        return values / units / units
+
+
+class Exponential(Cost):
+    """c = exp(v r) - 1."""
+
+    name = "exponential"
+
+    @_quiet()
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return exp(v r) - 1."""
+        return np.expm1(values * budgets)
+
+    @_quiet()
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return v exp(v r)."""
+        return values * np.exp(values * budgets)
+
+    @_quiet()
+    def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return 1 - y/x with y = omega(x + 2 ln x - ln R), x = v P, where x < R; else 0."""
+        x = values * total
+        result = np.zeros_like(x)
+        inside = (x < reward) & (x > 0)
+        x = x[inside]
+        s = 1.0 - wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
+        # Small shares are a difference that lost its digits: two Newton steps on
+        # ln(1 - s) + ln(R/x) - x s = 0 bring them back.
+        small = s < 0.5
+        xs, t = x[small], np.clip(s[small], 0.0, 0.5)
+        log_ratio = np.where(
+            reward < 2.0 * xs, np.log1p((reward - xs) / xs), np.log(reward) - np.log(xs)
+        )
+        for _ in range(2):
+            t += (np.log1p(-t) + log_ratio - xs * t) / (1.0 / (1.0 - t) + xs)
+        s[small] = t
+        result[inside] = np.clip(s, 0.0, 1.0)
+        result[values * total == 0] = 1.0  # vP underflowed: a budget that costs nothing
+        return result
+
+    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
+        """Return v / u: c(v, x / u) = exp((v / u) x) - 1."""
+        return values / units
+
+
+class PaperExponential(Exponential):
+    """exp(v r), as the paper prints it: it costs 1 at r = 0, an entry cost of 1."""
+
+    name = "paper-exponential"
+    entry = 1.0
+
+
+class Custom(Cost):
+    """A cost of the caller's, given by its values and its derivative."""
+
+    def __init__(self, given: PrivacyCost) -> None:
+        """Wrap a cost; ``check_on_grid`` says whether it can be one."""
+        self.given = given
+        self.name = type(given).__name__
+
+    @_quiet()
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return the given cost, as an array of the right shape."""
+        return self._shaped("cost", self.given.cost(values, budgets), values, budgets)
+
+    @_quiet()
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
+        """Return the given marginal cost, as an array of the right shape."""
+        return self._shaped("marginal", self.given.marginal(values, budgets), values, budgets)
+
+    @_quiet()
+    def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Solve R (1 - s)/P = c'(v, s P) for s between 0 and 1, all owners at once."""
+        price = reward / np.asarray(total, np.float64)
+
+        def too_small(s: FloatArray) -> BoolArray:
+            return (s < 1) & ((1.0 - s) * price > self.marginal(values, s * total))
+
+        shares = falling_roots(too_small, values.shape)
+        return np.where(price > self.marginal(values, np.zeros_like(values)), shares, 0.0)
+
+    def check_on_grid(self, values: FloatArray, reward: float) -> None:
+        """Refuse a cost that is not rising in v, convex and zero at 0 over budgets in reach."""
+        v = np.unique(np.quantile(values, np.linspace(0, 1, 16), method="nearest"))
+        v = np.append(v, 2.0 * v[-1])
+        r = self._dearest_budget(v[:1], reward) * np.concatenate([[0.0], np.geomspace(1e-6, 1, 49)])
+        vs, rs = np.meshgrid(v, r, indexing="ij")
+        cost, slope = self.cost(vs, rs), self.marginal(vs, rs)
+        self._refuse(np.isnan(cost) | np.isnan(slope), vs, rs, cost, "is not a number")
+        self._refuse((rs == 0) & (np.abs(cost) > 1e-12 * reward), vs, rs, cost, "must be 0")
+        self._refuse((rs > 0) & ~(cost > 0), vs, rs, cost, "must be above 0")
+        with _quiet():
+            finite = np.isfinite(cost[:, 1:]) & np.isfinite(slope[:, 1:])
+            step = np.diff(rs, axis=1)
+            rise = np.diff(cost, axis=1)
+            tolerance = 1e-9 * np.abs(cost[:, 1:]) + 1e-300
+            bent = (slope[:, :-1] * step > rise + tolerance) | (
+                rise > slope[:, 1:] * step + tolerance
+            )
+            fallen = np.diff(cost, axis=0) <= 0
+        self._refuse(
+            np.pad(bent & finite, ((0, 0), (1, 0))), vs, rs, cost,
+            "is not convex with this marginal cost",
+        )  # fmt: skip
+        fallen = np.pad(fallen, ((1, 0), (0, 0))) & (rs > 0) & np.isfinite(cost)
+        self._refuse(fallen, vs, rs, cost, "does not rise with the value")
+
+    def _dearest_budget(self, value: FloatArray, reward: float) -> float:
+        """Return a budget that costs the cheapest owner at least the whole reward."""
+        for exponent in range(0, 1000, 2):
+            for budget in (2.0**-exponent, 2.0**exponent):
+                low, high = self.cost(value, np.array([budget, 4 * budget]))
+                if low < reward <= high:
+                    return 4 * budget
+        raise InvalidCost(f"{self.name}.cost never reaches the reward {reward:g}; it must grow")
+
+    def _refuse(
+        self,
+        wrong: BoolArray,
+        vs: FloatArray,
+        rs: FloatArray,
+        cost: FloatArray,
+        why: str,
+    ) -> None:
+        if wrong.any():
+            i = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+            raise InvalidCost(
+                f"{self.name}.cost(value={vs[i]:g}, budget={rs[i]:g}) = {cost[i]:g} {why}"
+            )
+
+    def _shaped(
+        self, method: str, found: object, values: FloatArray, budgets: FloatArray
+    ) -> FloatArray:
+        shape = np.broadcast_shapes(np.shape(values), np.shape(budgets))
+        try:
+            return np.broadcast_to(np.asarray(found, dtype=np.float64), shape)
+        except (ValueError, TypeError):
+            raise InvalidCost(
+                f"{self.name}.{method} must return an array of shape {shape}; found {found!r:.60}"
+            ) from None
+
+
+COSTS: dict[str, Cost] = {
+    cost.name: cost for cost in (Linear(), Quadratic(), Exponential(), PaperExponential())
+}
+
+
+def cost_named(cost: str | PrivacyCost | Cost) -> Cost:
+    """Return the cost of that name, or wrap the caller's own.
+
+    >>> cost_named("quadratic").degree
+    2.0
+    """
+    if isinstance(cost, Cost):
+        return cost
+    if isinstance(cost, str) and cost in COSTS:
+        return COSTS[cost]
+    if isinstance(cost, type) or not isinstance(cost, PrivacyCost):
+        raise InvalidCost(
+            f"cost must be one of {', '.join(COSTS)}, or an object with the methods cost and "
+            f"marginal; found {cost!r:.60}"
+        )
+    return Custom(cost)

@@ -1,0 +1,179 @@
+"""The same equilibrium without anybody revealing a value.
+
+The market announces a total budget P. Each owner answers with the share s(P) of it that would be
+its best; the market sees only how many answers are above 0 and what they sum to, and moves P until
+the shares sum to 1. For the linear cost the move
+
+    P <- P (k - 1) / (k - sum of shares)
+
+is Newton's method on a convex, piecewise linear function: it ends after finitely many rounds. Other
+costs take a bracket and false position (the Illinois rule), which needs the same two sums.
+
+``best_reply_rounds`` is what does *not* work: owners who all reply at once to each other's last
+budgets overshoot, and for five or more equal owners the budgets swing ever wider.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame, NoEquilibrium
+from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
+from fedbourse.game.reply import best_replies
+from fedbourse.game.rules import Game, checked_reward
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray
+
+SETTLED = 1e-12
+"""Relative move of P at which it stands still."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of the bracket: ln P, and the logarithm of the shares' sum there."""
+
+    log_total: float
+    log_sum: float
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The market's side: the total that it announces now, and how it got there."""
+
+    total_budget: float
+    """P, as announced."""
+    linear: bool
+    rounds: int = 0
+    """Rounds of answers so far."""
+    settled: bool = False
+    """P stands still: the answers to it are the equilibrium's shares."""
+    low: _End | None = None
+    """The last total known to be too small, and ``high``, the last known to be too large."""
+    high: _End | None = None
+    moved: Literal["low", "high", ""] = ""
+
+    @classmethod
+    def start(cls, *, cost: str | PrivacyCost | Cost = "linear", total_budget: float) -> Discovery:
+        """Announce a first total; any will do."""
+        first = number("total_budget", total_budget, above=0, error=InvalidGame)
+        return cls(first, isinstance(cost_named(cost), Linear))
+
+    def move(self, *, positive: int, share_sum: float) -> Discovery:
+        """Return the next announcement, given how many answered and what their shares sum to."""
+        whole_number("positive", positive, at_least=0, error=InvalidGame)
+        number("share_sum", share_sum, at_least=0, at_most=positive, error=InvalidGame)
+        after = self
+        if not self.linear:
+            after = self._narrowed(math.log(max(share_sum, 0.01)))  # silence has no logarithm
+            total = after._between()
+        elif positive < 2:
+            total = self.total_budget / 4
+        else:
+            total = self.total_budget * (positive - 1) / (positive - share_sum)
+        still = abs(total - self.total_budget) <= SETTLED * self.total_budget
+        return replace(after, total_budget=total, rounds=self.rounds + 1, settled=still)
+
+    def _narrowed(self, log_sum: float) -> Discovery:
+        """Replace one end; where the other has stayed twice, halve its height (Illinois)."""
+        here = _End(math.log(self.total_budget), log_sum)
+        if log_sum >= 0:
+            stale = self.high if self.high and self.moved == "low" else None
+            high = replace(stale, log_sum=stale.log_sum / 2) if stale else self.high
+            return replace(self, low=here, high=high, moved="low")
+        stale = self.low if self.low and self.moved == "high" else None
+        low = replace(stale, log_sum=stale.log_sum / 2) if stale else self.low
+        return replace(self, low=low, high=here, moved="high")
+
+    def _between(self) -> float:
+        """Return the total at which a straight line through both ends, in logarithms, is 0."""
+        if self.low is None:
+            return self.total_budget / 4
+        if self.high is None:
+            return self.total_budget * 4
+        low, high = self.low, self.high
+        part = low.log_sum / (low.log_sum - high.log_sum)
+        return math.exp(low.log_total + part * (high.log_total - low.log_total))
+
+
+@dataclass(frozen=True, eq=False)
+class Discovered:
+    """How a discovery went: the totals announced, and the budgets that answer the last one."""
+
+    budgets: FloatArray
+    total_budget: float
+    rounds: int
+    totals: tuple[float, ...]
+
+
+def share_at(
+    value: float,
+    total_budget: float,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+) -> float:
+    """Return an owner's answer to an announced total: the share of it that is best for the owner.
+
+    >>> share_at(1.0, 2.0, reward=4.0)
+    0.5
+    """
+    v = number("value", value, above=0, error=InvalidGame)
+    total = number("total_budget", total_budget, above=0, error=InvalidGame)
+    return float(cost_named(cost).share(np.array([v]), total, checked_reward(reward))[0])
+
+
+def discover(
+    values: object,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+    start: float | None = None,
+    rounds_max: int = 200,
+) -> Discovered:
+    """Play a whole discovery: owners with these values answer, the market moves.
+
+    >>> discover([1.0, 1.0, 2.0], reward=8.0).rounds
+    3
+    """
+    game = Game.of(values, reward=reward, cost=cost)
+    if game.cost.entry:
+        raise InvalidGame(f"discovery needs a cost without an entry cost; found {game.cost.name}")
+    market = Discovery.start(cost=game.cost, total_budget=game.reward if start is None else start)
+    totals = [market.total_budget]
+    while not market.settled:
+        if market.rounds >= whole_number("rounds_max", rounds_max, at_least=1):
+            raise NoEquilibrium(f"the total budget has not settled after {rounds_max} rounds")
+        shares = game.shares(market.total_budget)
+        market = market.move(positive=int(np.count_nonzero(shares)), share_sum=float(shares.sum()))
+        totals.append(market.total_budget)
+    budgets = game.shares(market.total_budget) * market.total_budget
+    return Discovered(budgets, market.total_budget, market.rounds, tuple(totals))
+
+
+def best_reply_rounds(
+    values: object,
+    budgets: object,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+    rounds: int = 50,
+    damping: float = 1.0,
+) -> FloatArray:
+    """Return everybody's budgets, a row a round, when all reply at once to the last round's.
+
+    ``damping`` is the part of the way to its best reply that each owner goes. The row 0 is
+    ``budgets``. This diverges in most games; it is here to be seen, not to be used.
+    """
+    game = Game.of(values, reward=reward, cost=cost)
+    history = [np.broadcast_to(np.asarray(budgets, np.float64), game.values.shape)]
+    for _ in range(whole_number("rounds", rounds, at_least=1)):
+        now = history[-1]
+        replies = best_replies(game, np.maximum(now.sum() - now, 0.0))
+        history.append(now + damping * (replies - now))
+    return np.array(history)

@@ -1,0 +1,60 @@
+"""What a buyer assumes of values that it does not know.
+
+Anything with SciPy's ``rvs(size=, random_state=)`` will do, so ``scipy.stats.lognorm(s=0.5)`` works
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.columns import FloatArray, positive
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """Values that owners might have."""
+
+    def rvs(self, *, size: tuple[int, int], random_state: np.random.Generator) -> FloatArray:
+        """Return draws of the given shape."""
+        ...
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Values spread evenly between two numbers, as in the paper's study."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Check that there is something between the two."""
+        number("low", self.low, above=0, error=InvalidGame)
+        number("high", self.high, above=float(self.low), error=InvalidGame)
+
+    def rvs(self, *, size: tuple[int, ...], random_state: np.random.Generator) -> FloatArray:
+        """Return independent uniform values."""
+        return random_state.uniform(self.low, self.high, size)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Values as in a sample that was seen: owners are drawn from it with replacement."""
+
+    values: FloatArray
+
+    def __post_init__(self) -> None:
+        """Check the values once."""
+        object.__setattr__(self, "values", positive("values", self.values))
+        if not len(self.values):
+            raise InvalidGame("a sample of values must hold at least one value; found none")
+
+    def rvs(self, *, size: tuple[int, ...], random_state: np.random.Generator) -> FloatArray:
+        """Return values drawn with replacement."""
+        return random_state.choice(self.values, size)

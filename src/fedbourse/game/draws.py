@@ -1,0 +1,52 @@
+"""Many linear games at once: one row is one draw of all owners' values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.game.threshold import TOO_CLOSE, sharpened, threshold
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class LinearDraws:
+    """The equilibria of many linear games, none of which depends on the reward."""
+
+    shares: FloatArray
+    """Each row's shares, cheapest participant first, padded with 0."""
+    counts: IntArray
+    """K, the participants of each row."""
+    thresholds: FloatArray
+    """tau of each row; the total budget is R / tau."""
+
+    def unit_precisions(self, noise_factor: float) -> FloatArray:
+        """Return y = r / a at a reward of 1; infinite, without noise, where nobody stands."""
+        precisions = self.shares / (self.thresholds * noise_factor)[:, None]
+        return np.where(self.shares > 0, precisions, np.inf)
+
+
+def linear_draws(values: FloatArray) -> LinearDraws:
+    """Solve every row: the rule of ``threshold``, on sorted rows."""
+    v = np.sort(values, axis=1)
+    cheapest, rest = v[:, :1], v[:, 1:]
+    steps = np.diff(rest, axis=1) * np.arange(1, rest.shape[1])
+    heights = np.cumsum(np.pad(steps, ((0, 0), (1, 0))), axis=1)
+    counts = 1 + (heights < cheapest).sum(axis=1)
+    rows = np.arange(len(v))
+    dearest = v[rows, counts - 1]
+    margins = cheapest[:, 0] - heights[rows, counts - 2]
+    # Rows that rounding could decide wrongly are decided one by one, exactly.
+    for row in np.flatnonzero((np.abs(heights - cheapest) <= TOO_CLOSE * cheapest).any(axis=1)):
+        found = sharpened(threshold(v[row]), v[row])
+        counts[row], dearest[row], margins[row] = found.count, found.dearest, found.margin
+    v = v[:, : counts.max()]
+    inside = np.arange(v.shape[1]) < counts[:, None]
+    totals = np.where(inside, v, 0.0).sum(axis=1)
+    gaps = (counts[:, None] - 1) * (dearest[:, None] - v)
+    shares = np.where(inside, (margins[:, None] + gaps) / totals[:, None], 0.0)
+    return LinearDraws(shares, counts, totals / (counts - 1))

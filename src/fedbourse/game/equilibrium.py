@@ -1,0 +1,242 @@
+"""The equilibrium of the owners' game: who takes part, with which budget, for what pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame, NoEquilibrium
+from fedbourse.game.certificate import regrets, tolerance
+from fedbourse.game.columns import FloatArray, IntArray, per_owner, positive, refuse_first
+from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
+from fedbourse.game.entry import equilibrium_with_entry
+from fedbourse.game.rules import Game, checked_reward
+from fedbourse.game.shares import equilibrium_total
+from fedbourse.game.support import Participants, Support, array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PayFor = Literal["budget", "information"]
+"""What pay is in proportion to: the budget r (the paper), or the information m^2 r."""
+
+
+@dataclass(frozen=True)
+class _Profile:
+    participants: IntArray
+    budgets: FloatArray
+    payments: FloatArray
+    utilities: FloatArray
+    regret: float
+
+    def __post_init__(self) -> None:
+        for array in (self.participants, self.budgets, self.payments, self.utilities):
+            array.flags.writeable = False
+
+
+@dataclass(frozen=True, eq=False)
+class Equilibrium:
+    """A profile of budgets from which no owner gains by deviating, with its certificate.
+
+    ``participants`` are positions in the values given, rising; ``budgets``, ``payments`` and
+    ``utilities`` stand in the same order. The arrays are computed when first asked for, from
+    numbers that the equilibrium holds itself, and cannot be written to.
+    """
+
+    owners: int
+    """n, all owners, taking part or not."""
+    reward: float
+    total_budget: float
+    """P, the sum of all budgets."""
+    threshold: float | None
+    """Linear cost only: an owner takes part exactly when its value lies below this. Where pay is
+    for information, values are meant per unit of it: v / m^2."""
+    method: str
+    _solve: Callable[[], _Profile] = field(repr=False)
+
+    @cached_property
+    def _profile(self) -> _Profile:
+        return self._solve()
+
+    @property
+    def participants(self) -> IntArray:
+        """Return the positions of those who take part."""
+        return self._profile.participants
+
+    @property
+    def budgets(self) -> FloatArray:
+        """Return each participant's budget r, in zCDP."""
+        return self._profile.budgets
+
+    @property
+    def payments(self) -> FloatArray:
+        """Return each participant's pay; they sum to the reward."""
+        return self._profile.payments
+
+    @property
+    def utilities(self) -> FloatArray:
+        """Return each participant's pay less its costs."""
+        return self._profile.utilities
+
+    @property
+    def regret(self) -> float:
+        """Return the largest gain that any owner, taking part or not, has from deviating."""
+        return self._profile.regret
+
+    def dense(self) -> FloatArray:
+        """Return the budgets of all owners as one array, 0 for those who do not take part."""
+        result = np.zeros(self.owners)
+        result[self.participants] = self.budgets
+        return result
+
+
+def equilibrium(
+    values: object,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+    entry_cost: object = 0.0,
+    caps: object = None,
+    samples: object = 1.0,
+    pay_for: PayFor = "budget",
+) -> Equilibrium:
+    """Return the equilibrium of owners with these privacy values who share ``reward``.
+
+    ``entry_cost`` and ``caps`` are one number or one for each owner. With ``pay_for="information"``
+    an owner is paid in proportion to samples^2 times its budget, the weight of its answers.
+
+    >>> equilibrium([1.0, 1.0, 2.0], reward=8.0).dense()
+    array([2., 2., 0.])
+    """
+    known = cost_named(cost)
+    if pay_for not in ("budget", "information"):
+        raise InvalidGame(f"pay_for must be 'budget' or 'information'; found {pay_for!r:.60}")
+    units = None
+    if pay_for == "information":
+        values = positive("values", values)
+        units = _records(samples, len(values)) ** 2
+        values = known.per_unit(values, units)
+    free = isinstance(entry_cost, (int, float)) and entry_cost == 0
+    if isinstance(known, Linear) and caps is None and free:
+        support = Support()
+        support.add(values)
+        return linear_equilibrium(support, reward=reward, units=units)
+    game = Game.of(values, reward=reward, cost=known, entry_cost=entry_cost, caps=caps)
+    if units is not None:
+        game = replace(game, caps=game.caps * units)
+    return _solved(game, units)
+
+
+def _records(samples: object, owners: int) -> FloatArray:
+    records = per_owner("samples", samples, owners)
+    refuse_first("samples", records, records == 0, "above 0 where pay is for information")
+    return records
+
+
+def nobody(owners: int) -> Equilibrium:
+    """Return the equilibrium of a reward of 0: everybody stays silent."""
+    nothing = np.zeros(0)
+    profile = _Profile(np.zeros(0, np.int64), nothing, nothing, nothing, 0.0)
+    return Equilibrium(owners, 0.0, 0.0, None, "no reward", partial(_given, profile))
+
+
+def linear_equilibrium(
+    support: Support, *, reward: float, units: FloatArray | None = None
+) -> Equilibrium:
+    """Return the linear cost's equilibrium of all owners that a support has seen.
+
+    Where one unit of an owner's budget counts as ``units``, the support holds v / units.
+    """
+    amount = checked_reward(reward)
+    found = support.participants()
+    tau = found.threshold.tau
+    total = amount / tau
+    if not (np.isfinite(tau) and 0 < total < np.inf):
+        raise InvalidGame(
+            f"the total budget, reward {amount:g} / threshold {tau:g}, lies beyond what a float "
+            "can hold; measure values or reward in other units"
+        )
+    solve = partial(_linear_profile, found, amount, total, units)
+    return Equilibrium(
+        owners=support.owners,
+        reward=amount,
+        total_budget=total if units is None else float(solve().budgets.sum()),
+        threshold=tau,
+        method="linear, exact: Algorithm 2 without a sort",
+        _solve=solve,
+    )
+
+
+def _linear_profile(
+    found: Participants, reward: float, total: float, units: FloatArray | None
+) -> _Profile:
+    """Return s = (D + (K-1)(v_K - v)) / sum of v, in which nothing cancels, and what follows."""
+    limit = found.threshold
+    positions = array_of(found.positions)
+    shares = limit.margin + (limit.count - 1) * (limit.dearest - found.values)
+    shares /= limit.total
+    if not shares.min() > 0:
+        raise InvalidGame(
+            f"an owner's share lies below what a float can hold: values from {limit.cheapest:g} to "
+            f"{limit.dearest:g} are too far apart"
+        )
+    # One more owner stands for all outsiders: the one who would gain most by entering.
+    outsider = min(found.cheapest_outsider, np.finfo(float).max)
+    everybody = Game(
+        values=np.append(found.values, outsider),
+        reward=reward,
+        cost=Linear(),
+        entry=np.zeros(1),
+        caps=np.full(1, np.inf),
+    )
+    budgets = total * shares
+    return _Profile(
+        participants=positions,
+        budgets=budgets if units is None else budgets / units[positions],
+        payments=reward * shares,
+        utilities=reward * shares**2,
+        regret=float(regrets(everybody, np.append(budgets, 0.0)).max()),
+    )
+
+
+def _solved(game: Game, units: FloatArray | None) -> Equilibrium:
+    """Solve any game by shares, from the largest total budget at which they sum to 1."""
+    if game.entry.any():
+        budgets = equilibrium_with_entry(game)
+        method = f"{game.cost.name}, entry costs: highest limits first, certified"
+    else:
+        total = equilibrium_total(game)
+        budgets = game.shares(total) * total
+        method = f"{game.cost.name}: root of the shares' sum"
+    inside = np.flatnonzero(budgets)
+    total = float(budgets.sum())
+    worst = float(regrets(game, budgets).max())
+    if not worst <= tolerance(game.reward, len(inside)):
+        raise NoEquilibrium(
+            f"the profile found is no equilibrium: an owner would gain {worst:.3g} by deviating, "
+            f"more than {tolerance(game.reward, len(inside)):.3g}; is the cost convex throughout?"
+        )
+    chosen = game.only(inside)
+    scale = total if len(inside) else 1.0
+    profile = _Profile(
+        participants=inside,
+        budgets=budgets[inside] if units is None else budgets[inside] / units[inside],
+        payments=game.reward * (budgets[inside] / scale),
+        utilities=chosen.gross_utilities(budgets[inside], scale) - chosen.entry,
+        regret=worst,
+    )
+    return Equilibrium(
+        owners=len(game.values),
+        reward=game.reward,
+        total_budget=float(profile.budgets.sum()),
+        threshold=game.reward / total if isinstance(game.cost, Linear) and len(inside) else None,
+        method=method,
+        _solve=partial(_given, profile),
+    )
+
+
+def _given(profile: _Profile) -> _Profile:
+    return profile

@@ -1,0 +1,73 @@
+"""An owner's best reply to the others' total budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.costs import Linear
+from fedbourse.game.roots import falling_roots
+from fedbourse.game.rules import Game, checked_reward
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import BoolArray, FloatArray
+    from fedbourse.game.costs import Cost, PrivacyCost
+
+
+def best_response(
+    value: float,
+    others_total: float,
+    *,
+    reward: float,
+    cost: str | PrivacyCost | Cost = "linear",
+    entry_cost: float = 0.0,
+    cap: float | None = None,
+) -> float:
+    """Return the budget that is best for one owner when the others' budgets sum to others_total.
+
+    >>> best_response(1.0, 1.0, reward=4.0)
+    1.0
+    """
+    value = number("value", value, above=0, error=InvalidGame)
+    others = number("others_total", others_total, at_least=0, error=InvalidGame)
+    if others == 0:
+        checked_reward(reward)
+        raise InvalidGame(
+            "others_total must be above 0; found 0: against silence every budget is bettered by a "
+            "smaller one, so there is no best reply"
+        )
+    caps = None if cap is None else [cap, cap]
+    game = Game.of([value, value], reward=reward, cost=cost, entry_cost=entry_cost, caps=caps)
+    reply = best_replies(game, np.full(2, others))
+    gain = game.gross_utilities(reply, reply + others) - game.entry
+    return float(reply[0]) if gain[0] > 0 else 0.0
+
+
+def best_replies(game: Game, others: FloatArray) -> FloatArray:
+    """Return each owner's best budget once it takes part, entry costs left aside.
+
+    The owner's utility is concave, so a cap cuts the best budget off and changes nothing else.
+    Where the others are silent there is no best reply, and the answer is 0.
+    """
+    with np.errstate(all="ignore"):
+        if isinstance(game.cost, Linear):
+            # sqrt(R Q / v) - Q, written as a quotient so that nothing cancels.
+            room = np.maximum(0.0, game.reward - game.values * others)
+            root = np.sqrt(game.reward) * np.sqrt(others / game.values)
+            replies = np.where(others > 0, others / game.values * room / (root + others), 0.0)
+        else:
+            replies = _solve(game, others)
+    return np.minimum(replies, game.caps)
+
+
+def _solve(game: Game, others: FloatArray) -> FloatArray:
+    """Solve R Q / (Q + r)^2 = c'(v, r) for x = r / Q, all owners at once."""
+
+    def too_small(x: FloatArray) -> BoolArray:
+        return game.reward / others / (1.0 + x) ** 2 > game.cost.marginal(game.values, others * x)
+
+    wanted = game.reward / others > game.cost.marginal(game.values, np.zeros_like(others))
+    return np.where(wanted & (others > 0), others * falling_roots(too_small, others.shape), 0.0)

@@ -1,0 +1,153 @@
+"""The buyer's best reward, knowing how owners will answer it: stage one of the game."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.accuracy import Accuracy, Training, accuracy_named
+from fedbourse.game.buyer import Buyer
+from fedbourse.game.columns import column
+from fedbourse.game.costs import Cost, PrivacyCost, cost_named
+from fedbourse.game.distribution import Distribution
+from fedbourse.game.equilibrium import Equilibrium, PayFor, nobody
+from fedbourse.game.reward_concave import best_rewards
+from fedbourse.game.reward_expected import ExpectedOffer, expected_offer
+from fedbourse.game.reward_search import best_by_search
+from fedbourse.units import number, whole_number
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """The reward that is best for the buyer, and what it buys."""
+
+    reward: float
+    utility: float
+    """The buyer's: weight * accuracy - reward."""
+    accuracy: float
+    """What the accuracy model predicts."""
+    equilibrium: Equilibrium
+    """How the owners answer that reward."""
+    method: str
+    reason: str
+    """Why no reward pays, where the best reward is 0; otherwise empty."""
+
+
+@overload
+def best_reward(
+    values: Distribution,
+    training: Training,
+    *,
+    weight: float,
+    accuracy: str | Accuracy = ...,
+    cost: str | PrivacyCost | Cost = ...,
+    entry_cost: object = ...,
+    caps: object = ...,
+    pay_for: PayFor = ...,
+    owners: int,
+    draws: int = ...,
+    seed: int = ...,
+) -> ExpectedOffer: ...
+@overload
+def best_reward(
+    values: object,
+    training: Training,
+    *,
+    weight: float,
+    accuracy: str | Accuracy = ...,
+    cost: str | PrivacyCost | Cost = ...,
+    entry_cost: object = ...,
+    caps: object = ...,
+    pay_for: PayFor = ...,
+) -> Offer: ...
+
+
+def best_reward(
+    values: object,
+    training: Training,
+    *,
+    weight: float,
+    accuracy: str | Accuracy = "paper",
+    cost: str | PrivacyCost | Cost = "linear",
+    entry_cost: object = 0.0,
+    caps: object = None,
+    pay_for: PayFor = "budget",
+    owners: int | None = None,
+    draws: int = 200,
+    seed: int = 0,
+) -> Offer | ExpectedOffer:
+    """Return the reward that maximises weight * accuracy - reward.
+
+    ``values`` are the owners' own; or, for a buyer who does not know them, a distribution
+    (``Uniform(1, 5)``, ``Sample(values)``, or any of SciPy's) of which ``owners`` values are drawn.
+
+    >>> training = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
+    >>> offer = best_reward([1, 2, 3], training, weight=20, accuracy="precision")
+    >>> round(offer.reward, 6), offer.method
+    (0.517723, 'closed form')
+    """
+    buyer = Buyer(
+        training=training,
+        weight=number("weight", weight, above=0),
+        accuracy=accuracy_named(accuracy),
+        cost=cost_named(cost),
+        entry_cost=entry_cost,
+        caps=caps,
+        pay_for=pay_for,
+    )
+    if isinstance(values, Distribution):
+        return expected_offer(
+            buyer,
+            values,
+            owners=whole_number("owners", owners, at_least=2, error=InvalidGame),
+            draws=whole_number("draws", draws, at_least=1),
+            seed=whole_number("seed", seed, at_least=0),
+        )
+    if owners is not None:
+        raise InvalidGame(
+            "owners= goes with a distribution of values; found a column of values, "
+            "which Sample(values) makes a distribution"
+        )
+    return _scaled(buyer, values) if buyer.scaling is not None else _searched(buyer, values)
+
+
+def _scaled(buyer: Buyer, values: object) -> Offer:
+    unit = buyer.equilibrium(values, 1.0)
+    rewards, first_unit = best_rewards(
+        buyer.precisions(unit)[None, :],
+        np.array([len(unit.participants)]),
+        owners=unit.owners,
+        accuracy=buyer.accuracy,
+        weight=buyer.weight,
+        degree=buyer.scaling or 1.0,
+    )
+    closed = buyer.accuracy.sums_noise and buyer.scaling == 1.0
+    method = "closed form" if closed else "Newton's method on a concave utility"
+    if rewards[0] > 0:
+        return _offer(buyer, buyer.equilibrium(values, float(rewards[0])), method)
+    reason = (
+        f"no reward pays: the first unit of reward would add {first_unit[0]:.4g} to the worth of "
+        f"the model, weight {buyer.weight:g} times its accuracy, which is less than it costs"
+    )
+    return _offer(buyer, nobody(unit.owners), method, reason)
+
+
+def _searched(buyer: Buyer, values: object) -> Offer:
+    best, at_jump = best_by_search(buyer.prober(values), buyer.gain)
+    method = "global search, " + ("best at a jump" if at_jump else "best at a smooth peak")
+    if best.utility > buyer.weight * buyer.accuracy.chance:
+        return _offer(buyer, buyer.equilibrium(values, best.reward), method)
+    reason = (
+        f"no reward pays: none up to {buyer.gain:g}, the worth of perfect training, is better "
+        "than none at all"
+    )
+    return _offer(buyer, nobody(len(column("values", values))), method, reason)
+
+
+def _offer(buyer: Buyer, found: Equilibrium, method: str, reason: str = "") -> Offer:
+    accuracy = buyer.accuracy.of(buyer.precisions(found), found.owners)
+    utility = buyer.weight * accuracy - found.reward
+    return Offer(found.reward, utility, accuracy, found, method, reason)

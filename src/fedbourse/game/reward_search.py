@@ -1,0 +1,109 @@
+"""The best reward where the buyer's utility may jump and have several peaks.
+
+With an exponential cost an entrant arrives with a budget near 0 and may pull the accuracy down at
+once; entry costs and caps break the utility in other places, and for some rewards there is no
+equilibrium at all. Between two jumps the same owners take part and the utility is smooth. So: look
+at a grid of rewards, find each jump between two of them by bisection, and climb every smooth piece.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GRID = 96
+JUMPS_PER_CELL = 16
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The buyer's utility at one reward, and who takes part there."""
+
+    reward: float
+    utility: float
+    """Minus infinity where there is no equilibrium."""
+    who: bytes
+    """The participants, as a key: equal keys on both sides of a cell mean no jump in it."""
+
+
+def best_by_search(probe: Callable[[float], Probe], largest: float) -> tuple[Probe, bool]:
+    """Return the best reward in (0, largest], and whether it stands at a jump."""
+    points = _with_jumps(probe, [probe(float(reward)) for reward in _grid(largest)])
+    best, at_jump = points[0], False
+    start = 0
+    for stop in range(1, len(points) + 1):
+        if stop < len(points) and points[stop].who == points[start].who:
+            continue
+        piece = points[start:stop]
+        top = max(range(len(piece)), key=lambda i: piece[i].utility)
+        around = piece[max(top - 1, 0) : top + 2]
+        found = _climb(probe, around[0], piece[top], around[-1])
+        if found.utility > best.utility:
+            best, at_jump = found, found.reward in (piece[0].reward, piece[-1].reward)
+        start = stop
+    return best, at_jump
+
+
+def _grid(largest: float) -> list[float]:
+    """Return rewards spread evenly, and evenly in ratio, up to the largest that could pay."""
+    even = np.linspace(0.0, largest, GRID + 1)[1:]
+    ratio = np.geomspace(largest * 1e-6, largest, GRID)
+    return [float(reward) for reward in np.unique(np.concatenate([even, ratio]))]
+
+
+def _with_jumps(probe: Callable[[float], Probe], points: list[Probe]) -> list[Probe]:
+    """Add the last point before and the first point after each jump."""
+    result = [points[0]]
+    for right in points[1:]:
+        for _ in range(JUMPS_PER_CELL):
+            left = result[-1]
+            if left.who == right.who:
+                break
+            before, after = left, right
+            while after.reward - before.reward > 1e-14 * after.reward:
+                middle = probe((before.reward + after.reward) / 2)
+                if middle.reward in (before.reward, after.reward):
+                    break
+                before, after = (middle, after) if middle.who == left.who else (before, middle)
+            result += [before, after]
+        result.append(right)
+    return result
+
+
+def _climb(probe: Callable[[float], Probe], left: Probe, top: Probe, right: Probe) -> Probe:
+    """Return the best point of a smooth piece between two points around its best one."""
+    if not (math.isfinite(top.utility) and left.reward < right.reward):
+        return top
+    found = minimize_scalar(
+        lambda reward: -probe(float(reward)).utility,
+        bounds=(left.reward, right.reward),
+        method="bounded",
+        options={"xatol": 1e-9 * right.reward},
+    )
+    candidates = [top, probe(float(found.x))]
+    best = max(candidates, key=lambda point: point.utility)
+    return _polish(probe, best, left.reward, right.reward)
+
+
+def _polish(probe: Callable[[float], Probe], best: Probe, low: float, high: float) -> Probe:
+    """Sharpen a smooth peak by the root of the slope: heights alone are flat to 1e-8 around it."""
+    step = 1e-3 * best.reward
+    width = 1e-5 * best.reward
+    if not low < best.reward - width - 2 * step < best.reward + width + 2 * step < high:
+        return best
+
+    def slope(reward: float) -> float:
+        near = [probe(reward + k * step).utility for k in (-2, -1, 1, 2)]
+        return (near[0] - 8 * near[1] + 8 * near[2] - near[3]) / (12 * step)
+
+    low, high = best.reward - width, best.reward + width
+    if not slope(low) > 0 > slope(high):
+        return best
+    return probe(brentq(slope, low, high, xtol=1e-12 * best.reward))

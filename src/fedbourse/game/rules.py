@@ -1,0 +1,82 @@
+"""The owners' game: who is paid what for which budget, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.columns import FloatArray, per_owner, positive
+from fedbourse.game.costs import Cost, Custom, PrivacyCost, Totals, cost_named
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Game:
+    """Owners with values, entry costs and caps share a reward in proportion to their budgets."""
+
+    values: FloatArray
+    reward: float
+    cost: Cost
+    entry: FloatArray
+    """What taking part costs each owner before the first unit of budget."""
+    caps: FloatArray
+    """Each owner's largest budget; infinite where there is none."""
+
+    @classmethod
+    def of(
+        cls,
+        values: object,
+        *,
+        reward: object,
+        cost: str | PrivacyCost | Cost = "linear",
+        entry_cost: object = 0.0,
+        caps: object = None,
+    ) -> Game:
+        """Check everything once and return the game."""
+        known = cost_named(cost)
+        amount = checked_reward(reward)
+        column = positive("values", values)
+        if len(column) < 2:
+            raise InvalidGame(too_few(len(column)))
+        if isinstance(known, Custom):
+            known.check_on_grid(column, amount)
+        entry = per_owner("entry_cost", entry_cost, len(column)) + known.entry
+        limits = per_owner("caps", np.inf if caps is None else caps, len(column), infinite=True)
+        return cls(column, amount, known, entry, limits)
+
+    @property
+    def capped(self) -> bool:
+        """Say whether any owner has a largest budget."""
+        return bool(np.isfinite(self.caps).any())
+
+    def only(self, owners: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Game:
+        """Return the game of some of the owners."""
+        return replace(
+            self, values=self.values[owners], entry=self.entry[owners], caps=self.caps[owners]
+        )
+
+    def shares(self, total: Totals) -> FloatArray:
+        """Return each owner's share of the total budget, were it to take part; falls in total."""
+        shares = self.cost.share(self.values, total, self.reward)
+        return np.minimum(shares, self.caps / total) if self.capped else shares
+
+    def gross_utilities(self, budgets: FloatArray, total: Totals) -> FloatArray:
+        """Return pay less privacy cost, entry costs left aside."""
+        return self.reward * (budgets / total) - self.cost.cost(self.values, budgets)
+
+
+def checked_reward(reward: object) -> float:
+    """Return the reward as a float above 0."""
+    return number("reward", reward, above=0, error=InvalidGame)
+
+
+def too_few(owners: int) -> str:
+    """Say that a game needs two owners."""
+    alone = " (one owner alone has no best reply)" if owners else ""
+    return f"a game needs at least two owners; found {owners}{alone}"

@@ -1,0 +1,54 @@
+"""Walk a big array in blocks that stay in a core's cache, on every core.
+
+NumPy lets go of the interpreter lock inside its loops, so plain threads are enough.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+BLOCK = 1 << 18
+"""Doubles in a block: small enough that a second look at it comes from a cache, and large enough
+that threads seldom wait for each other between two looks (2 MB measured best of 0.25 to 4 MB)."""
+
+WORTH_A_THREAD = 1 << 20
+"""Below this many doubles, starting a thread takes longer than doing the work."""
+
+Result = TypeVar("Result")
+Number = TypeVar("Number", np.float64, np.int64)
+
+
+def on_every_core(work: Callable[[int, int], Result], length: int) -> list[Result]:
+    """Return ``work(start, stop)`` for spans that together cover ``length`` entries, in order."""
+    parts = max(1, min(_cores(), length // WORTH_A_THREAD))
+    edges = [length * i // parts for i in range(parts + 1)]
+    if parts == 1:
+        return [work(0, length)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, edges[:-1], edges[1:]))
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system tells
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of consecutive blocks of [start, stop)."""
+    for low in range(start, stop, BLOCK):
+        yield low, min(low + BLOCK, stop)
+
+
+def chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_]) -> npt.NDArray[Number]:
+    """Return ``values[mask]``; on a random mask this way is several times faster."""
+    return values.take(np.flatnonzero(mask))

@@ -1,0 +1,227 @@
+"""Who takes part when privacy costs v r (linear cost): the dearest participant, in O(n).
+
+Sort the values. Owner k takes part exactly when v_k lies below the threshold tau of the owners up
+to k, tau = (sum of their values) / (k - 1), the rule of the paper's Algorithm 2 made strict.
+Written so that nothing cancels, owner k joins iff
+
+    H(v_k) = sum over 1 < j < k of (v_k - v_j)  <  v_1,
+
+a sum of numbers none of which is negative. H rises with v_k, so the dearest participant can be
+found by selection, without sorting everybody: drop whoever lies above the tau of all who are left
+(Newton's method on a convex function, it never drops a participant), and where that is slow, decide
+the median and drop half. Whatever lies too close to call in floating point is decided exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.game.exact_sum import exact_sum
+from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray
+
+SMALL = 1 << 14
+"""Candidates that are few enough to sort."""
+
+SLACK = 1e-12
+"""Relative width by which a filter keeps candidates above tau, to be decided strictly later."""
+
+TOO_CLOSE = 1e-11
+"""Relative width around v_1 in which rounding may have the last word on H; sums decide exactly."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The linear game's participants: everybody whose value is at most ``dearest``."""
+
+    cheapest: float
+    """v_1, the smallest value."""
+    dearest: float
+    """v_K, the largest value that takes part."""
+    margin: float
+    """v_1 - H(v_K) > 0: how far inside the dearest participant is."""
+    count: int
+    """K, the number of participants."""
+    total: float
+    """The sum of the participants' values."""
+
+    @property
+    def tau(self) -> float:
+        """Return the price per unit of budget at which an owner is indifferent to taking part."""
+        return self.total / (self.count - 1)
+
+
+def threshold(values: FloatArray) -> Threshold:
+    """Return the threshold of two or more positive, finite values.
+
+    Who takes part is exact; ``margin`` is as good as plain sums make it, see ``sharpened``.
+    """
+    with np.errstate(over="ignore"):  # sums of huge values may pass for infinite: out, rightly
+        search = _Search(values)
+        while search.size > SMALL:
+            if (everybody := search.if_everybody_joins()) is not None:
+                return everybody
+            search.drop_above_tau()
+        return search.finish()
+
+
+def sharpened(found: Threshold, values: FloatArray) -> Threshold:
+    """Return the threshold of ``values`` with the digits back that its margin lost to rounding."""
+    if found.margin > found.cheapest / 256:
+        return found
+    return replace(found, margin=_exact_margin(values, found.dearest))
+
+
+class _Search:
+    """The state of the selection: decided owners as three sums, the others as arrays.
+
+    Decided (other than the cheapest owner): ``count`` owners of value at most ``ref``, with
+    ``gap`` = sum of (ref - v) = H(ref) and ``total`` = v_1 + sum of v. Undecided: values of at
+    least ref, of which ``largest`` is the largest and ``undecided_total`` the sum.
+    """
+
+    def __init__(self, values: FloatArray) -> None:
+        first, self.largest, total = _survey(values)
+        self.values, self.cheapest = values, float(values[first])
+        self.undecided = [values[:first], values[first + 1 :]]
+        self.undecided_total = total - self.cheapest
+        self.count, self.ref, self.gap, self.total = 0, self.cheapest, 0.0, self.cheapest
+
+    @property
+    def size(self) -> int:
+        return sum(len(part) for part in self.undecided)
+
+    def height(self, value: float, below: list[FloatArray]) -> float:
+        """Return H(value), given the undecided owners at or below it."""
+        return (
+            self.gap
+            + self.count * (value - self.ref)
+            + math.fsum(_sum_of_gaps(part, value) for part in below)
+        )
+
+    def joins(self, value: float, height: float) -> bool:
+        if abs(height - self.cheapest) > TOO_CLOSE * self.cheapest:
+            return height < self.cheapest
+        return _exact_margin(self.values, value) > 0
+
+    def if_everybody_joins(self) -> Threshold | None:
+        height = self.height(self.largest, self.undecided)
+        if not height < self.cheapest * (1 - TOO_CLOSE):
+            return None
+        return self._found(self.largest, height, self.size, self.undecided_total)
+
+    def drop_above_tau(self) -> None:
+        before = self.size
+        tau = (self.total + self.undecided_total) / (self.count + before)
+        kept = np.concatenate([chosen(part, part <= tau * (1 + SLACK)) for part in self.undecided])
+        if len(kept) > before // 2:
+            kept = self._decide_median(kept)
+        self.undecided = [kept]
+        if len(kept) > SMALL:
+            _, self.largest, self.undecided_total = _survey(kept)
+
+    def _decide_median(self, candidates: FloatArray) -> FloatArray:
+        """Decide half of the candidates and return the other half."""
+        middle = len(candidates) // 2
+        candidates = np.partition(candidates, middle)
+        lower, median, upper = candidates[:middle], float(candidates[middle]), candidates[middle:]
+        height = self.height(median, [lower])
+        if not self.joins(median, height):
+            return chosen(lower, lower < median)
+        self.count += len(lower)
+        self.total += float(lower.sum())
+        self.ref, self.gap = median, height
+        return upper
+
+    def finish(self) -> Threshold:
+        """Sort the few undecided owners and walk up while H stays below the cheapest value."""
+        rest = np.sort(np.concatenate(self.undecided))
+        steps = np.diff(rest, prepend=self.ref)
+        heights = self.gap + np.cumsum((self.count + np.arange(len(rest))) * steps)
+        # Rounding decides nothing: between low and high, ask the exact sums, by bisection.
+        low = int(np.searchsorted(heights, self.cheapest * (1 - TOO_CLOSE)))
+        high = int(np.searchsorted(heights, self.cheapest * (1 + TOO_CLOSE), side="right"))
+        while low < high:
+            middle = (low + high) // 2
+            if _exact_margin(self.values, float(rest[middle])) > 0:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return self._found(self.ref, self.gap, 0, 0.0)
+        return self._found(
+            float(rest[low - 1]), float(heights[low - 1]), low, float(rest[:low].sum())
+        )
+
+    def _found(self, dearest: float, height: float, more: int, more_total: float) -> Threshold:
+        """Return the threshold where ``more`` undecided owners join those decided."""
+        return Threshold(
+            cheapest=self.cheapest,
+            dearest=dearest,
+            margin=self.cheapest - height,
+            count=1 + self.count + more,
+            total=self.total + more_total,
+        )
+
+
+def _exact_margin(values: FloatArray, value: float) -> float:
+    """Return v_1 - H(value), correctly rounded: its sign is exact.
+
+    With k owners below the value it is their sum less (k - 1) value. Ties count for nothing.
+    """
+    below = chosen(values, values < value)
+    if not len(below):  # the cheapest value itself: H is 0
+        return value
+    return exact_sum(below, *_as_doubles(-(len(below) - 1) * Fraction(value)))
+
+
+def _as_doubles(number: Fraction) -> list[float]:
+    """Return a few doubles that add up to a whole multiple of a double."""
+    largest = Fraction(sys.float_info.max)
+    parts: list[float] = []
+    while number:
+        parts.append(float(max(-largest, min(number, largest))))
+        number -= Fraction(parts[-1])
+    return parts
+
+
+def _sum_of_gaps(values: FloatArray, top: float) -> float:
+    """Return the sum of (top - v), every v at most top."""
+
+    def work(start: int, stop: int) -> float:
+        room = np.empty(min(BLOCK, stop - start))
+        return math.fsum(
+            float(np.subtract(top, values[low:high], out=room[: high - low]).sum())
+            for low, high in blocks(start, stop)
+        )
+
+    return math.fsum(on_every_core(work, len(values)))
+
+
+def _survey(values: FloatArray) -> tuple[int, float, float]:
+    """Return the position of the smallest value, the largest value and the sum, from one walk."""
+
+    def work(start: int, stop: int) -> tuple[int, float, float]:
+        first, largest, total = start, 0.0, 0.0
+        for low, high in blocks(start, stop):
+            block = values[low:high]
+            if block.min() < values[first]:
+                first = low + int(np.argmin(block))
+            largest = max(largest, float(block.max()))
+            total += float(block.sum())
+        return first, largest, total
+
+    found = on_every_core(work, len(values))
+    return (
+        min((first for first, _, _ in found), key=lambda position: float(values[position])),
+        max(largest for _, largest, _ in found),
+        sum(total for _, _, total in found),
+    )

@@ -1,0 +1,3 @@
+"""The version, in one place: metadata, command line and studies read it here."""
+
+__version__ = "0.1.0"
