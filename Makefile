@@ -1,0 +1,58 @@
+# Everything here sets itself up: a virtual environment in .venv, with pinned versions.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format tests benchmarks docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## solve and draw the paper's game
+	@$(BIN)/fedbourse solve --uniform 1:5 --owners 1000 --seed 0 --rows 5
+	@echo
+	@$(BIN)/fedbourse study paper --out build/demo
+	@echo "Look at build/demo/overview.png"
+
+test: lint tests ## check style, types, layers, and run all tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+tests: $(READY)
+	$(BIN)/pytest --cov --cov-report=term
+
+format: $(READY) ## put the code into the one format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: $(READY) ## measure the solver against its peers (some minutes, 4 GB)
+	$(BIN)/python benchmarks/equilibrium.py
+
+docs: $(READY) ## write the generated pages and pictures of docs/ again
+	$(BIN)/python docs/generate.py
+
+lock: ## choose new versions for constraints.txt
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --upgrade pip
+	.venv-lock/bin/pip install --quiet --group dev '.[files,study]'
+	.venv-lock/bin/pip freeze --exclude fedbourse > constraints.txt
+	rm -rf .venv-lock
+
+clean: ## remove all that was made here
+	rm -rf .venv build dist .*_cache .coverage .hypothesis
+
+# The environment is made anew when what it holds should change.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fedbourse needs Python 3.11 or newer; found $$($(PYTHON) --version)"; exit 1; }
+	@$(PYTHON) -m venv --clear .venv || \
+	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study]'
+	@touch $(READY)

@@ -1,0 +1,5 @@
+"""The command line: ``fedbourse COMMAND``."""
+
+from fedbourse.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,61 @@
+"""The command ``fedbourse``: finds the command asked for, and turns errors into one sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cyclopts import App, CycloptsError
+
+from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
+from fedbourse.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = App(
+    name="fedbourse",
+    help="A market where people are paid for the privacy that their data gives up.",
+    version=__version__,
+    help_format="markdown",
+)
+# By name, so that a command's libraries are imported only when it runs.
+app.command("fedbourse.cli.solve:solve", name="solve")
+app.command("fedbourse.cli.study:study_app", name="study")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(
+            tokens or ["--help"],
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, head say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (CycloptsError, FedbourseError, OSError, MemoryError, KeyboardInterrupt) as error:
+        sentence, exit_code = _explained(error)
+        print(f"fedbourse: {sentence}", file=sys.stderr)
+        return exit_code
+    return 0
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """Return one sentence and an exit code; errors not listed here are bugs and show themselves."""
+    match error:
+        case CycloptsError():
+            return f"{' '.join(str(error).split())} (see fedbourse --help)", InvalidInput.exit_code
+        case FedbourseError():
+            return str(error), error.exit_code
+        case OSError():
+            sentence = f"{error.filename or 'the output'}: {error.strerror or error}"
+            return sentence, CannotWrite.exit_code
+        case MemoryError():
+            return "not enough memory for this many owners", FedbourseError.exit_code
+        case _:
+            return "interrupted", 130

@@ -1,0 +1,114 @@
+"""``fedbourse study ...``: studies that print verdicts and leave figures and tables behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fedbourse.errors import CannotWrite
+from fedbourse.game import ACCURACY_MODELS
+from fedbourse.study.claims import Verdict, judge
+from fedbourse.study.figures import draw_panels
+from fedbourse.study.paper import PaperStudy, run_paper_study
+from fedbourse.study.tables import verdict_row, write_tables
+from fedbourse.version import __version__
+
+study_app = App(name="study", help="Run a study: verdicts, figures and tables.")
+
+
+@study_app.command
+def paper(
+    *,
+    out: Path = Path("study-paper"),
+    draws: int = 200,
+    seed: int = 0,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Repeat the paper's whole evaluation, and judge each of its claims.
+
+    Both of the paper's sweeps (100 to 1000 owners; largest values 2 to 10) with its parameters,
+    under four models of accuracy. Writes six panels and an overview (SVG and PNG) and the numbers
+    behind them (CSV), and says of each claim whether it holds.
+
+    Examples:
+
+        fedbourse study paper
+
+        fedbourse study paper --out figures --draws 5000 --seed 7 --json
+
+    Parameters
+    ----------
+    out
+        The folder to write to; it is made if need be.
+    draws
+        How often all owners' values are drawn at each setting.
+    seed
+        Where the draws start: the same seed gives the same study.
+    as_json
+        Print one JSON document with every verdict and the files written.
+    """
+    study = _run(draws, seed)
+    verdicts = judge(study)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        files = write_tables(study, verdicts, out) + draw_panels(study, out)
+    except OSError as error:
+        raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "version": __version__,
+                    "draws": study.draws,
+                    "seed": study.seed,
+                    "files": [str(file) for file in files],
+                    "verdicts": [verdict_row(verdict) for verdict in verdicts],
+                },
+                allow_nan=False,
+            )
+        )
+    else:
+        _print(verdicts, study, out, len(files))
+
+
+def _run(draws: int, seed: int) -> PaperStudy:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task("settings", total=None)
+        return run_paper_study(
+            draws=draws,
+            seed=seed,
+            progress=lambda done, of: progress.update(task, completed=done, total=of),
+        )
+
+
+def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) -> None:
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold", row_styles=["", "dim"])
+    table.add_column("the paper's text says", ratio=2)
+    for model in ACCURACY_MODELS:
+        table.add_column(model, ratio=1)
+    by_claim: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        style = "green" if verdict.holds else "red"
+        tau = "" if verdict.tau is None else f" tau {verdict.tau:+.2f}"
+        cell = f"[{style}]{verdict.word}[/]\n{verdict.first:.4g} to {verdict.last:.4g}{tau}"
+        by_claim.setdefault(verdict.claim.text, []).append(cell)
+    for text, cells in by_claim.items():
+        table.add_row(text, *cells)
+    console.print(table)
+    console.print(
+        f"\n{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
+        highlight=False,
+        soft_wrap=True,
+    )

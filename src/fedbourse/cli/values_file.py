@@ -1,0 +1,126 @@
+"""Columns of numbers from files: FILE[:COLUMN], with FILE .csv, .parquet, .npy, .txt, or -."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbourse.errors import InvalidFile, MissingExtra
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+KINDS = (".csv", ".parquet", ".npy", ".txt")
+
+
+def read_column(spec: str) -> npt.NDArray[Any]:
+    """Return the column that ``FILE[:COLUMN]`` names; - reads CSV or plain numbers from stdin."""
+    path, wanted = _split(spec)
+    name = "standard input" if path == "-" else path
+    kind = ".csv" if path == "-" else Path(path).suffix.lower()
+    if kind not in KINDS:
+        raise InvalidFile(f"{name} must end in one of {', '.join(KINDS)}, or be -; found {kind!r}")
+    if wanted is not None and kind in (".npy", ".txt"):
+        raise InvalidFile(f"{name} has no named columns, so :{wanted} must go")
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidFile(f"{name} cannot be read: {error.strerror}") from None
+    if not data.strip():
+        raise InvalidFile(f"{name} is empty; it must hold one value for each owner")
+    if kind == ".txt":
+        return _text(name, data)
+    if kind == ".npy":
+        return _npy(name, data)
+    return _column(name, *_table(name, kind, data), wanted)
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    """Split off the column, unless the whole is a file whose name has a colon."""
+    if ":" in spec and not Path(spec).exists():
+        path, column = spec.rsplit(":", 1)
+        return path, column
+    return spec, None
+
+
+def _text(name: str, data: bytes) -> npt.NDArray[np.float64]:
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{name} is not UTF-8 text: byte {error.start} is wrong") from None
+    numbers: list[float] = []
+    for i, line in enumerate(lines, start=1):
+        for word in line.partition("#")[0].replace(",", " ").split():
+            try:
+                numbers.append(float(word))
+            except ValueError:
+                raise InvalidFile(f"{name}, line {i}: {word[:40]!r} is no number") from None
+    return np.array(numbers)
+
+
+def _npy(name: str, data: bytes) -> npt.NDArray[Any]:
+    try:
+        found = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidFile(f"{name} is not a whole .npy file of numbers: {reason}") from None
+    if not isinstance(found, np.ndarray):
+        raise InvalidFile(f"{name} holds several arrays; it must be a .npy file of one column")
+    return found
+
+
+def _table(name: str, kind: str, data: bytes) -> tuple[Any, Any]:
+    """Return a pyarrow table and pyarrow itself."""
+    try:
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+    except ImportError:
+        raise MissingExtra(
+            f"reading {kind} files needs pyarrow, which is not installed: "
+            "pip install 'fedbourse[files]'"
+        ) from None
+    try:
+        if kind == ".parquet":
+            return parquet.read_table(pa.BufferReader(data)), pa
+        first = data.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
+        headless = all(_is_number(cell) for cell in first.split(","))
+        options = csv.ReadOptions(autogenerate_column_names=headless)
+        return csv.read_csv(pa.BufferReader(data), read_options=options), pa
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0][:160]
+        raise InvalidFile(f"{name} is not a whole {kind} file: {reason}") from None
+
+
+def _column(name: str, table: Any, pa: Any, wanted: str | None) -> npt.NDArray[Any]:
+    names = list(table.column_names)
+    if wanted is None:
+        candidates = [n for n in names if n in ("value", "values")] or names
+        if len(candidates) != 1:
+            raise InvalidFile(
+                f"{name} has the columns {', '.join(names)}; say which one, as FILE:COLUMN"
+            )
+        wanted = candidates[0]
+    elif wanted not in names:
+        raise InvalidFile(f"{name} has no column {wanted!r}; it has {', '.join(names)}")
+    column = table.column(wanted)
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True)
+        raise InvalidFile(f"{name}, column {wanted}, row {row}: the cell is empty")
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        cells = column.to_pylist()
+        row = next((i for i, cell in enumerate(cells) if not _is_number(str(cell))), 0)
+        raise InvalidFile(f"{name}, column {wanted}, row {row}: {cells[row]!r:.60} is no number")
+    return np.asarray(column.to_numpy(), dtype=np.float64)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

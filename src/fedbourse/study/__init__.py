@@ -1,0 +1,1 @@
+"""Studies: what the game gives in numbers and pictures, and whether claims about it hold."""

@@ -1,0 +1,124 @@
+"""The paper's six panels, drawn in one style for print and for every kind of colour vision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbourse.errors import MissingExtra
+from fedbourse.game import ACCURACY_MODELS
+from fedbourse.study.paper import SWEEPS
+from fedbourse.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedbourse.study.paper import Outcome, PaperStudy, Sweep
+
+# Okabe and Ito's colours, told apart by every common colour vision; dashes and markers say the
+# same again for print without colour.
+_LOOKS = {
+    "paper": ("#0072B2", "-", "o"),
+    "population": ("#E69F00", "--", "s"),
+    "averaged": ("#009E73", "-.", "^"),
+    "precision": ("#D55E00", ":", "D"),
+}
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "figure.dpi": 200,
+    "svg.hashsalt": "fedbourse",  # the same study gives the same bytes
+}
+_TITLES = {
+    "participants": "Participants",
+    "server_utility": "Server's utility at its best reward",
+    "user_utility": "Users' utility (model 'paper')",
+}
+
+
+def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
+    """Write each panel and the overview of all six as SVG and PNG; return the files."""
+    plt = _pyplot()
+    written: list[Path] = []
+    with plt.rc_context(_STYLE):
+        for metric in _TITLES:
+            for sweep in SWEEPS:
+                figure, axes = plt.subplots(figsize=(3.5, 2.8), layout="constrained")
+                _panel(axes, study, metric, sweep)
+                figure.supxlabel(_caption(study), fontsize=6)
+                written += _save(figure, folder / f"{metric}_by_{sweep.name}")
+                plt.close(figure)
+        figure, grid = plt.subplots(3, 2, figsize=(7.2, 8.2), layout="constrained")
+        for row, metric in zip(grid, _TITLES, strict=True):
+            for axes, sweep in zip(row, SWEEPS, strict=True):
+                _panel(axes, study, metric, sweep)
+        for letter, axes in zip("abcdef", grid.flat, strict=True):
+            axes.set_title(f"({letter}) {axes.get_title()}", fontsize=9)
+        figure.supxlabel(_caption(study), fontsize=7)
+        written += _save(figure, folder / "overview")
+        plt.close(figure)
+    return written
+
+
+def _caption(study: PaperStudy) -> str:
+    return f"lines: means of {study.draws} draws; bands: 10th to 90th percentile of the draws"
+
+
+def _panel(axes: Axes, study: PaperStudy, metric: str, sweep: Sweep) -> None:
+    paper = study.along(sweep.name, "paper")
+    if metric == "server_utility":
+        for model in ACCURACY_MODELS:
+            _line(axes, study.along(sweep.name, model), metric, label=model, look=model)
+        axes.legend(fontsize=7, ncols=2)
+    elif metric == "user_utility":
+        _line(axes, paper, "user_utility", label="mean of all users")
+        _line(axes, paper, "user_spread", label="standard deviation over users", look="precision")
+        axes.set_yscale("log")
+        axes.legend(fontsize=7)
+    else:
+        _line(axes, paper, metric, label="mean")
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(sweep.label)
+    axes.set_title(_TITLES[metric], fontsize=9)
+
+
+def _line(
+    axes: Axes, outcomes: list[Outcome], metric: str, *, label: str, look: str = "paper"
+) -> None:
+    """Draw the mean over draws, and a band from the 10th to the 90th percentile."""
+    x = [o.sweep.parameter(o.setting) for o in outcomes]
+    rows = [o.metrics[metric] for o in outcomes]
+    colour, dashes, marker = _LOOKS[look]
+    low, high = np.quantile(rows, (0.1, 0.9), axis=1)
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    means = [float(row.mean()) for row in rows]
+    axes.plot(x, means, dashes, color=colour, marker=marker, markersize=3.5, label=label)
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    title = f"fedbourse {__version__} study paper"
+    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
+    figure.savefig(svg, metadata={"Date": None, "Title": title})
+    figure.savefig(png, metadata={"Software": title})
+    return [svg, png]
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MissingExtra(
+            "figures need matplotlib, which is not installed: pip install 'fedbourse[study]'"
+        ) from None
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    return plt

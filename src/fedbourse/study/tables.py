@@ -1,0 +1,78 @@
+"""The study's numbers as CSV files that say how to get them again."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING
+
+from fedbourse.study.paper import METRICS
+from fedbourse.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from fedbourse.study.claims import Verdict
+    from fedbourse.study.paper import Outcome, PaperStudy
+
+
+def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
+    """Write means, single draws and verdicts; every row carries the version and the seed."""
+    source = {"version": __version__, "seed": study.seed, "draws": study.draws}
+    return [
+        _write(folder / "summary.csv", (_summary(o) | source for o in study.outcomes)),
+        _write(folder / "draws.csv", (row | source for o in study.outcomes for row in _rows(o))),
+        _write(folder / "verdicts.csv", (verdict_row(v) | source for v in verdicts)),
+    ]
+
+
+def verdict_row(verdict: Verdict) -> dict[str, object]:
+    """Return a verdict as one flat record."""
+    return {
+        "claim": verdict.claim.text,
+        "metric": verdict.claim.metric,
+        "sweep": verdict.claim.sweep,
+        "model": verdict.model,
+        "verdict": verdict.word,
+        "test": verdict.test,
+        "first": verdict.first,
+        "last": verdict.last,
+        "tau": verdict.tau,
+        "p_value": verdict.p_value,
+    }
+
+
+def _key(outcome: Outcome) -> dict[str, object]:
+    return {
+        "sweep": outcome.sweep.name,
+        "owners": outcome.setting.owners,
+        "value_max": outcome.setting.value_max,
+        "model": outcome.model,
+    }
+
+
+def _summary(outcome: Outcome) -> dict[str, object]:
+    row = _key(outcome)
+    for name in METRICS:
+        values = outcome.metrics[name]
+        row[f"{name}_mean"] = float(values.mean())
+        row[f"{name}_std"] = float(values.std(ddof=1))
+        row[f"{name}_standard_error"] = float(values.std(ddof=1)) / math.sqrt(len(values))
+    return row
+
+
+def _rows(outcome: Outcome) -> Iterable[dict[str, object]]:
+    for i in range(len(outcome.metrics["participants"])):
+        yield _key(outcome) | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
+
+
+def _write(path: Path, rows: Iterable[dict[str, object]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for row in rows:
+            if writer is None:
+                writer = csv.DictWriter(file, list(row))
+                writer.writeheader()
+            writer.writerow(row)
+    return path
