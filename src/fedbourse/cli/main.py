@@ -19,6 +19,7 @@ app = App(
     help="A market where people are paid for the privacy that their data gives up.",
     version=__version__,
     help_format="markdown",
+    suppress_keyboard_interrupt=False,
 )
 # By name, so that a command's libraries are imported only when it runs.
 app.command("fedbourse.cli.solve:solve", name="solve")
@@ -37,12 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, head say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
     except (CycloptsError, FedbourseError, OSError, MemoryError, KeyboardInterrupt) as error:
         sentence, exit_code = _explained(error)
+        if isinstance(error, OSError):
+            _close_output()
         print(f"fedbourse: {sentence}", file=sys.stderr)
         return exit_code
     return 0
+
+
+def _close_output() -> None:
+    """Send what is still unwritten nowhere, so that Python does not try again at its end."""
+    if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def _explained(error: BaseException) -> tuple[str, int]:

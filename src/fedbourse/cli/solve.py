@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from fedbourse.game import Equilibrium, Offer
 
-_OWNERS, _REWARD = Group("Owners"), Group("Reward")
-_TRAINING, _OUTPUT = Group("Training"), Group("Output")
+_OWNERS, _REWARD, _TRAINING, _OUTPUT = (
+    Group.create_ordered(name) for name in ("Owners", "Reward", "Training", "Output")
+)
 
 CostName = Literal["linear", "quadratic", "exponential", "paper-exponential"]
 ModelName = Literal["paper", "population", "averaged", "precision"]
@@ -31,7 +32,7 @@ ModelName = Literal["paper", "population", "averaged", "precision"]
 
 def solve(
     *,
-    values: Annotated[str | None, Parameter(group=_OWNERS)] = None,
+    values: Annotated[str | None, Parameter(group=_OWNERS, allow_leading_hyphen=True)] = None,
     uniform: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     owners: Annotated[int | None, Parameter(group=_OWNERS)] = None,
     seed: Annotated[int, Parameter(group=_OWNERS)] = 0,

@@ -28,13 +28,21 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 
 def on_every_core(work: Callable[[int, int], Result], length: int) -> list[Result]:
-    """Return ``work(start, stop)`` for spans that together cover ``length`` entries, in order."""
+    """Return ``work(start, stop)`` for spans that together cover ``length`` entries, in order.
+
+    Sums of huge values may overflow to infinity, which the callers take for what it is.
+    """
+
+    def quiet(start: int, stop: int) -> Result:
+        with np.errstate(over="ignore"):  # a thread does not inherit its caller's setting
+            return work(start, stop)
+
     parts = max(1, min(_cores(), length // WORTH_A_THREAD))
     edges = [length * i // parts for i in range(parts + 1)]
     if parts == 1:
-        return [work(0, length)]
+        return [quiet(0, length)]
     with ThreadPoolExecutor(parts) as pool:
-        return list(pool.map(work, edges[:-1], edges[1:]))
+        return list(pool.map(quiet, edges[:-1], edges[1:]))
 
 
 def _cores() -> int:

@@ -6,7 +6,8 @@ together: a summary that can be merged in any order, grouping and number of mach
 those who may still take part.
 
 One pass: a small sample gives a first bound; blocks stream through the cache, and only values below
-the bound are kept; when what is kept has doubled, its own threshold is the next bound.
+the bound are kept; when what is kept has doubled, its own threshold is the next bound, and whoever
+it keeps out, decided exactly, is dropped.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Support:
         self.owners = 0
         self._next = first_position
         self._bound = math.inf
+        self._outsider = math.inf
         self._kept: list[_Kept] = []
         self._prune_above = 4 * SAMPLE
 
@@ -70,6 +72,7 @@ class Support:
         else:
             self._kept += [scan.result() for scan in scans]
         self._bound = min([self._bound, *(scan.bound for scan in scans)])
+        self._outsider = min([self._outsider, *(scan.outsider for scan in scans)])
         self.owners += len(data)
         self._next += len(data)
         self._prune_if_doubled()
@@ -78,6 +81,7 @@ class Support:
         """Take over another summary's owners; positions stay as they are."""
         self._kept += other._kept
         self._bound = min(self._bound, other._bound)
+        self._outsider = min(self._outsider, other._outsider)
         self.owners += other.owners
         self._next = max(self._next, other._next)
         self._prune_if_doubled()
@@ -89,10 +93,10 @@ class Support:
         kept = self._collect()
         found = sharpened(_threshold_of(kept), kept.values)
         if found.count == len(kept.values):
-            outsider = self._bound if found.count < self.owners else math.inf
+            outsider = min(self._outsider, self._bound) if found.count < self.owners else math.inf
             return Participants(kept.positions, kept.values, found, outsider)
         inside = kept.values <= found.dearest
-        outsider = min(float(chosen(kept.values, ~inside).min()), self._bound)
+        outsider = min(float(chosen(kept.values, ~inside).min()), self._outsider, self._bound)
         kept = kept.only(inside)
         return Participants(kept.positions, kept.values, found, outsider)
 
@@ -112,8 +116,10 @@ class Support:
         if len(self._kept) == 1 or size <= self._prune_above:
             return
         kept = self._collect()
-        self._bound = min(self._bound, _threshold_of(kept).tau * (1 + SLACK))
-        self._kept = [kept.only(kept.values <= self._bound)]
+        found = _threshold_of(kept)
+        kept, outsider = kept.without_outsiders(found)
+        self._kept, self._outsider = [kept], min(self._outsider, outsider)
+        self._bound = min(self._bound, found.tau * (1 + SLACK))
         self._prune_above = 2 * max(len(self._kept[0].values), 2 * SAMPLE)
 
 
@@ -135,12 +141,18 @@ class _Kept:
             return _Kept(self.values.take(where), where + self.positions.start)
         return _Kept(self.values.take(where), self.positions.take(where))
 
+    def without_outsiders(self, found: Threshold) -> tuple[_Kept, float]:
+        """Return who takes part in the equilibrium of these alone, and the cheapest other."""
+        inside = self.values <= found.dearest
+        outsiders = chosen(self.values, ~inside)
+        return self.only(inside), float(outsiders.min()) if len(outsiders) else math.inf
+
 
 class _Scan:
     """One core's walk over a span of the data, block by block."""
 
     def __init__(self, data: npt.NDArray[Any], room: FloatArray, bound: float) -> None:
-        self.data, self.room, self.bound = data, room, bound
+        self.data, self.room, self.bound, self.outsider = data, room, bound, math.inf
         self.kept, self.total, self.largest = 0, 0.0, 0.0
         self.positions: list[IntArray | range] = []
         self.prune_above = 4 * SAMPLE
@@ -178,10 +190,12 @@ class _Scan:
 
     def _prune(self) -> None:
         """Lower the bound to the threshold of what is kept, unless that would drop nobody."""
-        if self.largest > self.total / (self.kept - 1) * (1 + SLACK):
+        if self.largest * (self.kept - 1) >= self.total * (1 - SLACK):
             kept = _Kept(self.room[: self.kept], _joined(self.positions))
-            self.bound = min(self.bound, _threshold_of(kept).tau * (1 + SLACK))
-            kept = kept.only(kept.values <= self.bound)
+            found = _threshold_of(kept)
+            kept, outsider = kept.without_outsiders(found)
+            self.outsider = min(self.outsider, outsider)
+            self.bound = min(self.bound, found.tau * (1 + SLACK))
             self.kept, self.positions = len(kept.values), [kept.positions]
             self.room[: self.kept] = kept.values
             self.total, self.largest = float(kept.values.sum()), float(kept.values.max())

@@ -1,0 +1,262 @@
+"""fedbourse solve: people's tables, programs' JSON, and one sentence for what is wrong."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedbourse import equilibrium, noise_scale
+from fedbourse.cli import main
+
+VALUES = [1.0, 1.2, 1.4, 9.0]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def written(kind: str) -> str:
+    """Write the values as a file of that kind into the current folder; return how to name it."""
+    if kind == "npy":
+        np.save("values.npy", np.array(VALUES))
+        return "values.npy"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": [1, 2, 3, 4], "value": VALUES}), "values.parquet")
+        return "values.parquet"
+    if kind == "csv column":
+        Path("values.csv").write_text(
+            "id,nu\n" + "".join(f"{i},{v}\n" for i, v in enumerate(VALUES))
+        )
+        return "values.csv:nu"
+    if kind == "csv without header":
+        Path("bare.csv").write_text("".join(f"{v}\n" for v in VALUES))
+        return "bare.csv"
+    if kind == "colon in name":
+        Path("a:b.txt").write_text("1 1.2 1.4 9")
+        return "a:b.txt"
+    Path("values.txt").write_text("# values\n1.0, 1.2\n1.4 9.0\n")
+    return "values.txt"
+
+
+@pytest.mark.parametrize(
+    "kind", ["txt", "npy", "parquet", "csv column", "csv without header", "colon in name"]
+)
+def test_every_kind_of_file_gives_the_same_game(run, kind) -> None:
+    code, out, err = run("solve", "--values", written(kind), "--reward", "2", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    known = equilibrium(VALUES, reward=2.0)
+    assert [owner["budget"] for owner in document["owners"]] == known.budgets.tolist()
+    assert document["participants"] == len(document["owners"]) == 3
+
+
+def test_the_json_document_is_complete_and_in_full_precision(run) -> None:
+    _, out, _ = run("solve", "--values", written("txt"), "--reward", "2", "--json")
+    document = json.loads(out)
+    known = equilibrium(VALUES, reward=2.0)
+    for key in (
+        "reward",
+        "participants",
+        "threshold",
+        "total_budget",
+        "server_utility",
+        "accuracy",
+    ):
+        assert key in document
+    assert document["threshold"] == known.threshold
+    assert document["regret"] == known.regret
+    for i, owner in enumerate(document["owners"]):
+        assert owner == {
+            "index": int(known.participants[i]),
+            "value": VALUES[known.participants[i]],
+            "budget": known.budgets[i],
+            "payment": known.payments[i],
+            "utility": known.utilities[i],
+            "noise_scale": noise_scale(
+                float(known.budgets[i]), clip=1.0, samples=1000, iterations=500
+            ),
+        }
+
+
+def test_the_papers_game(run) -> None:
+    code, out, err = run(
+        "solve", "--uniform", "1:5", "--owners", "1000", "--seed", "0", "--rows", "3"
+    )
+    assert (code, err) == (0, "")
+    assert "24 of 1000 owners" in out
+    assert "... and 21 more" in out
+    again = run("solve", "--uniform", "1:5", "--owners", "1000", "--seed", "0", "--rows", "3")
+    assert again == (code, out, err)
+
+
+def test_standard_input(run, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n1.2\n1.4\n9\n")))
+    code, out, _ = run("solve", "--values", "-", "--reward", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["participants"] == 3
+
+
+@pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential", "paper-exponential"])
+@pytest.mark.parametrize("accuracy", ["paper", "population", "averaged", "precision"])
+def test_every_cost_and_model(run, cost, accuracy) -> None:
+    code, out, _ = run(
+        "solve", "--values", written("txt"), "--cost", cost, "--accuracy", accuracy, "--json"
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["reward"] > 0
+    assert document["accuracy_model"] == accuracy
+
+
+def test_other_options_reach_the_game(run) -> None:
+    Path("m.txt").write_text("1000 2000 500 800")
+    code, out, _ = run(
+        "solve", "--values", written("txt"), "--entry-cost", "0.001", "--caps", "0.05",
+        "--samples", "m.txt", "--pay-for", "information", "--ceiling", "0.9", "--chance", "0.1",
+        "--weight", "50", "--json",
+    )  # fmt: skip
+    document = json.loads(out)
+    assert code == 0
+    assert document["accuracy"] < 0.9
+    assert all(owner["budget"] <= 0.05 * (1 + 1e-12) for owner in document["owners"])
+
+
+def test_where_no_reward_pays_the_reason_is_printed(run) -> None:
+    code, out, _ = run("solve", "--values", written("txt"), "--weight", "0.001")
+    assert code == 0
+    assert "no reward pays" in out
+    assert "0 of 4 owners" in out
+
+
+BAD = {
+    "no values": ([], "give the owners' values by one of --values and --uniform"),
+    "both": (["--values", "a.txt", "--uniform", "1:2"], "one of --values and --uniform"),
+    "owners with a file": (["--values", "values.txt", "--owners", "3"], "--owners goes with"),
+    "uniform without owners": (["--uniform", "1:5"], "--uniform needs --owners"),
+    "uniform of one number": (["--uniform", "5", "--owners", "9"], "LOW:HIGH, .* found '5'"),
+    "uniform upside down": (["--uniform", "5:1", "--owners", "9"], "high must be .* found 1"),
+    "uniform from nan": (["--uniform", "nan:1", "--owners", "9"], "low must be .* found nan"),
+    "one owner": (["--uniform", "1:5", "--owners", "1"], "owners must be .* at least 2; found 1"),
+    "owners a word": (["--uniform", "1:5", "--owners", "many"], 'Invalid value .*"many"'),
+    "no such file": (["--values", "gone.csv"], "gone.csv cannot be read: No such file"),
+    "a folder": (["--values", "folder.csv"], "folder.csv cannot be read: Is a directory"),
+    "an ending": (["--values", "values.xlsx"], "must end in one of .csv, .parquet, .npy, .txt"),
+    "an empty file": (["--values", "empty.csv"], "empty.csv is empty"),
+    "a word in text": (["--values", "word.txt"], "word.txt, line 2: 'abc' is no number"),
+    "a word in a table": (["--values", "word.csv"], "column value, row 1: 'abc' is no number"),
+    "an empty cell": (["--values", "hole.csv:value"], "column value, row 1: the cell is empty"),
+    "not utf-8": (["--values", "latin.txt"], "latin.txt is not UTF-8 text: byte 2"),
+    "truncated npy": (["--values", "cut.npy"], "cut.npy is not a whole .npy file"),
+    "truncated parquet": (["--values", "cut.parquet"], "cut.parquet is not a whole .parquet file"),
+    "pickled npy": (["--values", "pickle.npy"], "pickle.npy is not a whole .npy file of numbers"),
+    "ragged csv": (["--values", "ragged.csv:a"], "ragged.csv is not a whole .csv file"),
+    "which column": (["--values", "two.csv"], "has the columns a, b; say which one"),
+    "no such column": (["--values", "two.csv:c"], "has no column 'c'; it has a, b"),
+    "column of text": (["--values", "values.txt:c"], "has no named columns"),
+    "nan": (["--values", "nan.txt"], r"values\[1\] must be a finite number above 0; found nan"),
+    "zero": (["--values", "zero.txt"], r"values\[2\] must be a finite number above 0; found 0.0"),
+    "single": (["--values", "single.txt"], "at least two owners; found 1"),
+    "reward a word": (["--values", "values.txt", "--reward", "lots"], "or best; found 'lots'"),
+    "reward 0": (["--values", "values.txt", "--reward", "0"], "reward must be .* above 0; found 0"),
+    "reward nan": (["--values", "values.txt", "--reward", "nan"], "reward must be .* found nan"),
+    "weight": (["--values", "values.txt", "--weight", "-1"], "weight must be .* above 0; found -1"),
+    "cost": (["--values", "values.txt", "--cost", "cubic"], "cubic"),
+    "samples": (["--values", "values.txt", "--samples", "few"], "samples must be a number or FILE"),
+    "records of others": (["--values", "values.txt", "--samples", "zero.txt"], "samples"),
+    "unknown option": (["--values", "values.txt", "--colour"], "--colour"),
+    "ceiling": (["--values", "values.txt", "--ceiling", "0.2"], "ceiling must be"),
+    "rows": (["--values", "values.txt", "--rows", "-1"], "rows must be"),
+    "seed": (["--uniform", "1:5", "--owners", "9", "--seed", "-1"], "seed must be .* found -1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_input_gets_one_clear_sentence(run, case) -> None:
+    written("txt")
+    written("npy")
+    written("parquet")
+    Path("folder.csv").mkdir()
+    Path("empty.csv").write_text("")
+    Path("word.txt").write_text("1 2\n3 abc\n")
+    Path("word.csv").write_text("value\n1\nabc\n")
+    Path("hole.csv").write_text("value,b\n1,1\n,2\n3,3\n")
+    Path("latin.txt").write_bytes(b"1 \xe9 2")
+    Path("cut.npy").write_bytes(Path("values.npy").read_bytes()[:-9])
+    Path("cut.parquet").write_bytes(Path("values.parquet").read_bytes()[:-9])
+    np.save("pickle.npy", np.array([object()]), allow_pickle=True)
+    Path("ragged.csv").write_text("a,b\n1,2\n3\n")
+    Path("two.csv").write_text("a,b\n1,2\n3,4\n")
+    Path("nan.txt").write_text("1 nan 2")
+    Path("zero.txt").write_text("1 2 0")
+    Path("single.txt").write_text("1")
+    arguments, words = BAD[case]
+    code, out, err = run("solve", *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("fedbourse: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(err)
+
+
+def test_a_game_without_equilibrium_has_an_exit_code_of_its_own(run) -> None:
+    Path("pair.txt").write_text("0.1 1")
+    code, _, err = run("solve", "--values", "pair.txt", "--reward", "1", "--entry-cost", "0.09")
+    assert code == 3
+    assert "no equilibrium" in err
+
+
+def test_a_missing_extra_is_named(run, monkeypatch) -> None:
+    name = written("csv column")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, _, err = run("solve", "--values", name)
+    assert code == 4
+    assert "pip install 'fedbourse[files]'" in err
+
+
+def command(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("fedbourse")), *arguments]
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("solve", "--uniform", "1:5", "--owners", "9", "--json"),
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 5
+    assert done.stderr == "fedbourse: the output: No space left on device\n"
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    solve = " ".join(command("solve", "--uniform", "1:1.0001", "--owners", "20000", "--json"))
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {solve} | head -c 10"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == '{"reward":'
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["solve", "--help"], ["study", "paper", "--help"]]
+)
+def test_help_shows_how(arguments) -> None:
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=True)
+    assert "Usage: fedbourse" in done.stdout
+    assert done.stderr == ""

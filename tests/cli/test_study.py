@@ -1,0 +1,98 @@
+"""fedbourse study paper: files, verdicts, progress and interruption."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedbourse import __version__
+from fedbourse.cli import main
+
+
+def test_the_study_leaves_figures_and_numbers_behind(capsys, tmp_path) -> None:
+    out = tmp_path / "a" / "b"
+    assert main(["study", "paper", "--out", str(out), "--draws", "5", "--seed", "3", "--json"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["seed"] == 3
+    assert len(document["verdicts"]) == 11 * 4
+    assert {v["verdict"] for v in document["verdicts"]} == {"holds", "does not hold"}
+    files = {Path(f).name for f in document["files"]}
+    assert files == {path.name for path in out.iterdir()}
+    panels = [
+        f"{metric}_by_{sweep}"
+        for metric in ("participants", "server_utility", "user_utility")
+        for sweep in ("owners", "value_max")
+    ]
+    for stem in [*panels, "overview"]:
+        assert (out / f"{stem}.png").read_bytes().startswith(b"\x89PNG")
+        assert "</svg>" in (out / f"{stem}.svg").read_text()
+    with (out / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 19 * 4
+    assert {(row["version"], row["seed"], row["draws"]) for row in rows} == {
+        (__version__, "3", "5")
+    }
+    with (out / "draws.csv").open() as file:
+        assert sum(1 for _ in file) == 1 + 19 * 4 * 5
+
+
+def test_the_same_seed_writes_the_same_bytes(capsys, tmp_path) -> None:
+    for name in ("one", "two"):
+        assert main(["study", "paper", "--out", str(tmp_path / name), "--draws", "3"]) == 0
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+def test_verdicts_are_printed_for_people(capsys, tmp_path) -> None:
+    assert main(["study", "paper", "--out", str(tmp_path), "--draws", "20"]) == 0
+    captured = capsys.readouterr()
+    assert "does not hold" in captured.out
+    assert "20 draws a setting, seed 0" in captured.out
+    assert "settings" in captured.err  # the progress bar
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--draws", "1"], 2, "draws must be a finite number of at least 2; found 1"),
+        (["--seed", "-1"], 2, "seed must be"),
+        (["--draws", "x"], 2, "x"),
+        (["--out", "/dev/null/x"], 5, "cannot be written to: Not a directory"),
+        (["--out", "/proc/none"], 5, "cannot be written to"),
+    ],
+)
+def test_bad_input_gets_one_clear_sentence(capsys, arguments, code, words) -> None:
+    draws = [] if "--draws" in arguments else ["--draws", "2"]
+    assert main(["study", "paper", *arguments, *draws]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("fedbourse: ")
+    assert words in last
+
+
+def test_figures_need_their_extra(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["study", "paper", "--out", str(tmp_path), "--draws", "2"]) == 4
+    assert "pip install 'fedbourse[study]'" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_one_sentence(tmp_path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedbourse", "study", "paper", "--draws", "200000",
+         "--out", str(tmp_path)],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == "fedbourse: interrupted"
+    assert "Traceback" not in err

@@ -1,0 +1,105 @@
+"""Entry costs: an equilibrium with its certificate, or a reason why there is none."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbourse import NoEquilibrium, equilibrium, regret, tolerance
+from oracles import COSTS, brute_force_regret
+
+
+def test_no_entry_cost_is_the_plain_game() -> None:
+    values = [1.0, 1.2, 1.4, 9.0]
+    for cost in ("linear", "quadratic", "exponential"):
+        free = equilibrium(values, reward=10.0, cost=cost)
+        nothing = equilibrium(values, reward=10.0, cost=cost, entry_cost=[0.0] * 4)
+        assert nothing.dense() == pytest.approx(free.dense(), rel=1e-12, abs=1e-15)
+
+
+def test_the_pair_that_cannot_both_earn_its_entry_has_no_equilibrium() -> None:
+    with pytest.raises(NoEquilibrium, match=r"cannot both earn the entry cost 0\.09"):
+        equilibrium([0.1, 1.0], reward=1.0, entry_cost=0.09)
+
+
+def test_an_equilibrium_may_exist_without_the_cheapest() -> None:
+    found = equilibrium([0.7, 1.0, 1.0], reward=1.0, entry_cost=0.2025)
+    assert found.participants.tolist() == [1, 2]
+    assert brute_force_regret(
+        [0.7, 1.0, 1.0], found.dense().tolist(), 1.0, COSTS["linear"], entry=0.2025
+    ) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_convex_game_without_equilibrium_says_so() -> None:
+    with pytest.raises(NoEquilibrium, match="3 of 3 starting pairs tried"):
+        equilibrium([0.15, 0.55, 1.07], reward=84.0, cost="exponential", entry_cost=2.9)
+
+
+def test_nobody_takes_part_where_entry_costs_the_whole_reward() -> None:
+    found = equilibrium([1.0, 2.0], reward=1.0, entry_cost=1.0)
+    assert len(found.participants) == 0
+    assert found.total_budget == found.regret == 0
+    with pytest.raises(NoEquilibrium, match="only owner 1 could profit"):
+        equilibrium([1.0, 2.0], reward=1.0, entry_cost=[2.0, 0.1])
+
+
+def test_the_papers_exponential_cost_needs_a_reward_above_2_sqrt_e() -> None:
+    limit = 2 * math.sqrt(math.e)
+    assert len(equilibrium([1, 1], reward=1.0, cost="paper-exponential").participants) == 0
+    with pytest.raises(NoEquilibrium, match=r"2 sqrt\(e\)"):
+        equilibrium([1, 1], reward=limit * 0.999, cost="paper-exponential")
+    found = equilibrium([1, 1], reward=limit * 1.001, cost="paper-exponential")
+    assert len(found.participants) == 2
+    assert (found.utilities >= 0).all()
+
+
+@pytest.mark.parametrize(("reward", "fewest", "most"), [(10.0, 4, 4), (100.0, 30, 35)])
+def test_the_papers_exponential_cost_at_its_own_scale(reward, fewest, most) -> None:
+    for seed in range(3):
+        values = np.random.default_rng(seed).uniform(1, 5, 1000)
+        found = equilibrium(values, reward=reward, cost="paper-exponential")
+        assert fewest <= len(found.participants) <= most
+        assert found.regret <= tolerance(reward, len(found.participants))
+
+
+@given(
+    values=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=12),
+    entry=st.lists(st.floats(0.0, 0.6), min_size=12, max_size=12),
+    equal=st.booleans(),
+    cost=st.sampled_from(["linear", "quadratic", "exponential"]),
+)
+@settings(max_examples=150)
+def test_either_a_certificate_or_a_reason(values, entry, equal, cost) -> None:
+    costs = [entry[0]] * len(values) if equal else entry[: len(values)]
+    try:
+        found = equilibrium(values, reward=1.0, cost=cost, entry_cost=costs)
+    except NoEquilibrium:
+        return
+    assert found.regret <= tolerance(1.0, len(found.participants))
+    assert regret(values, found.dense(), reward=1.0, cost=cost, entry_cost=costs) <= tolerance(
+        1.0, len(found.participants)
+    )
+    assert (found.utilities >= -1e-12).all()
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=10), st.floats(0.001, 0.14))
+@settings(max_examples=100)
+def test_linear_games_with_a_fitting_pair_always_have_an_equilibrium(values, entry) -> None:
+    kappa = math.sqrt(entry)
+    first, second = sorted(values)[:2]
+    if second / (1 - kappa) > (first + second) * (1 - 1e-9):
+        with pytest.raises(NoEquilibrium):
+            equilibrium(values, reward=1.0, entry_cost=entry)
+    else:
+        found = equilibrium(values, reward=1.0, entry_cost=entry)
+        assert len(found.participants) >= 2
+
+
+def test_with_many_owners_the_cheapest_take_part() -> None:
+    values = np.random.default_rng(1).uniform(1, 5, 20_000)
+    found = equilibrium(values, reward=1.0, entry_cost=1e-4)
+    dearest = values[found.participants].max()
+    assert len(found.participants) == np.count_nonzero(values <= dearest)
+    assert 10 < len(found.participants) < len(equilibrium(values, reward=1.0).participants)

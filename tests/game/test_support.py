@@ -1,0 +1,148 @@
+"""One pass, any chunks, any order of merging: the same participants."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbourse import InvalidGame, Support, linear_equilibrium
+from fedbourse.game import exact_sum, spans, support, threshold
+from oracles import exact_shares
+from strategies import all_values
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Make every path of the big machinery run on arrays of a few hundred values."""
+    monkeypatch.setattr(spans, "BLOCK", 16)
+    monkeypatch.setattr(spans, "WORTH_A_THREAD", 64)
+    monkeypatch.setattr(support, "BLOCK", 16)
+    monkeypatch.setattr(support, "SAMPLE", 8)
+    monkeypatch.setattr(threshold, "BLOCK", 16)
+    monkeypatch.setattr(threshold, "SMALL", 4)
+    monkeypatch.setattr(exact_sum, "BLOCK", 16)
+
+
+def shapes(n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    return {
+        "uniform": rng.uniform(1, 5, n),
+        "equal": np.full(n, 0.3),
+        "nearly equal": 1 + rng.uniform(0, 1e-9, n),
+        "half take part": 1 + rng.uniform(0, 4 / n, n),
+        "300 orders": 10 ** rng.uniform(-150, 150, n),
+        "geometric": np.geomspace(1e-150, 1e150, n),
+        "two point": np.where(np.arange(n) < 2, 1.0, 2.0),
+        "two point, late": np.where(np.arange(n) < n - 2, 2.0, 1.0),
+        "ties": rng.integers(1, 9, n) / 10,
+        "rising": np.linspace(1, 3, n),
+        "falling": np.linspace(3, 1, n),
+        "one cheap": np.where(np.arange(n) == n // 2, 1e-3, 1.0),
+    }
+
+
+def solved(values: np.ndarray) -> list[int]:
+    found = Support()
+    found.add(values)
+    return support.array_of(found.participants().positions).tolist()
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("shape", list(shapes(2)))
+@pytest.mark.parametrize("n", [2, 3, 33, 500])
+def test_every_shape_is_decided_as_in_exact_arithmetic(shape: str, n: int) -> None:
+    values = shapes(n)[shape]
+    expected = [i for i, share in enumerate(exact_shares(values.tolist())) if share > 0]
+    assert solved(values) == expected
+
+
+@pytest.mark.parametrize("shape", list(shapes(2)))
+def test_big_arrays_agree_with_small_steps(shape: str, small_steps, monkeypatch) -> None:
+    values = shapes(3000)[shape]
+    stepped = solved(values)
+    monkeypatch.undo()
+    assert solved(values) == stepped
+
+
+@given(all_values, st.data())
+def test_merging_chunks_in_any_grouping_equals_the_whole(values: list[float], data) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), max_size=6)))
+    parts = []
+    for low, high in zip([0, *cuts], [*cuts, len(values)], strict=True):
+        part = Support(first_position=low)
+        part.add(values[low:high])
+        parts.append(part)
+    parts = data.draw(st.permutations(parts))
+    while len(parts) > 1:  # any tree: merge two neighbours until one is left
+        i = data.draw(st.integers(0, len(parts) - 2))
+        parts[i].merge(parts.pop(i + 1))
+    whole = Support()
+    whole.add(values)
+    merged, once = (linear_equilibrium(s, reward=1.0) for s in (parts[0], whole))
+    assert merged.owners == once.owners == len(values)
+    assert merged.participants.tolist() == once.participants.tolist()
+    assert merged.dense() == pytest.approx(once.dense(), rel=1e-13, abs=0)
+
+
+@pytest.mark.usefixtures("small_steps")
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from(list(shapes(2))))
+def test_a_stream_of_chunks_equals_the_whole(seed: int, shape: str) -> None:
+    values = shapes(2000)[shape]
+    np.random.default_rng(seed).shuffle(values)
+    stream = Support()
+    for chunk in np.array_split(values, 40):
+        stream.add(chunk)
+    assert support.array_of(stream.participants().positions).tolist() == solved(values)
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("shape", ["uniform", "300 orders", "two point", "rising", "falling"])
+def test_a_stream_keeps_only_who_may_still_take_part(shape: str) -> None:
+    stream = Support()
+    for chunk in np.array_split(shapes(4000)[shape], 80):
+        stream.add(chunk)
+        kept = sum(len(part.values) for part in stream._kept)
+        assert kept <= 4 * max(64, stream.participants().threshold.count)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0])
+@pytest.mark.parametrize("position", [0, 1, 70_000, 299_999])
+def test_a_bad_value_is_named_with_its_position(bad: float, position: int) -> None:
+    values = np.random.default_rng(0).uniform(1, 5, 300_000)
+    values[position] = bad
+    with pytest.raises(InvalidGame) as caught:
+        solved(values)
+    assert str(caught.value) == (f"values[{position}] must be a finite number above 0; found {bad}")
+
+
+def test_positions_go_on_from_chunk_to_chunk() -> None:
+    stream = Support(first_position=100)
+    stream.add([5.0, 1.0])
+    stream.add([9.0, 1.0])
+    assert linear_equilibrium(stream, reward=1.0).participants.tolist() == [101, 103]
+
+
+def test_integers_and_single_precision_are_read_as_they_are() -> None:
+    assert solved(np.array([1, 1, 2], dtype=np.int32)) == [0, 1]
+    assert solved(np.arange(1, 9, dtype=np.float32)[::-1]) == [6, 7]
+    assert solved(np.asfortranarray(np.ones((3, 2)))[:, 0]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("owners", [0, 1])
+def test_fewer_than_two_owners_are_no_game(owners: int) -> None:
+    lonely = Support()
+    lonely.add([1.0] * owners)
+    with pytest.raises(InvalidGame, match=f"at least two owners; found {owners}"):
+        lonely.participants()
+
+
+@given(st.lists(st.floats(-1e300, 1e300), max_size=400), st.floats(-1e300, 1e300))
+def test_the_exact_sum_is_correctly_rounded(values: list[float], extra: float) -> None:
+    from fractions import Fraction
+
+    expected = float(sum(map(Fraction, values), Fraction(extra)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "BLOCK", 8)
+        patch.setattr(exact_sum, "BLOCK", 8)
+        assert exact_sum.exact_sum(np.array(values), extra) == expected
