@@ -31,8 +31,8 @@ format: $(READY) ## put the code into the one format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(READY) ## measure the solver against its peers (some minutes, 4 GB)
-	$(BIN)/python benchmarks/equilibrium.py
+benchmarks: $(READY) ## measure the solver against its peers (minutes, 6 GB)
+	$(BIN)/python benchmarks/equilibrium.py | tee docs/performance.md
 
 docs: $(READY) ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py

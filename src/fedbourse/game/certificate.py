@@ -11,6 +11,7 @@ from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Linear
 from fedbourse.game.reply import best_replies
 from fedbourse.game.rules import Game
+from fedbourse.game.spans import blocks, on_every_core
 
 if TYPE_CHECKING:
     from fedbourse.game.costs import Cost, PrivacyCost
@@ -46,6 +47,25 @@ def regret(
     return float(regrets(game, plan).max())
 
 
+def largest_linear_regret(values: FloatArray, budgets: FloatArray, reward: float) -> float:
+    """Return the largest regret of the linear cost without caps and entry costs, block by block."""
+    total = float(budgets.sum())
+    largest = int(np.argmax(budgets))
+    rivals = float(budgets[:largest].sum() + budgets[largest + 1 :].sum())
+
+    def work(start: int, stop: int) -> float:
+        worst = 0.0
+        for low, high in blocks(start, stop):
+            others = total - budgets[low:high]
+            if low <= largest < high:
+                others[largest - low] = rivals
+            gain = _linear_gain(values[low:high], budgets[low:high], others, total, reward)
+            worst = max(worst, float(gain.max()))
+        return worst
+
+    return max(on_every_core(work, len(values)))
+
+
 def tolerance(reward: float, participants: int) -> float:
     """Return the largest regret at which a profile counts as an equilibrium: 1e-9 R / K^2.
 
@@ -63,7 +83,7 @@ def regrets(game: Game, budgets: FloatArray) -> FloatArray:
     others = _others(budgets, total)
     with np.errstate(all="ignore"):
         if isinstance(game.cost, Linear) and not game.capped:
-            gain = _linear_gain(game, budgets, others, total)
+            gain = _linear_gain(game.values, budgets, others, total, game.reward)
         else:
             gain = _convex_gain(game, budgets, others, total)
         # Whoever takes part may leave and save its entry cost; whoever does not must pay it.
@@ -84,9 +104,10 @@ def _others(budgets: FloatArray, total: float) -> FloatArray:
     return np.maximum(others, 0.0)
 
 
-def _linear_gain(game: Game, budgets: FloatArray, others: FloatArray, total: float) -> FloatArray:
+def _linear_gain(
+    v: FloatArray, budgets: FloatArray, others: FloatArray, total: float, reward: float
+) -> FloatArray:
     """Return (sqrt(v P) - sqrt(R Q / P))^2 where a reply exists, else what staying costs."""
-    v, reward = game.values, game.reward
     price = reward / total
     reply = (np.sqrt(v * total) - np.sqrt(price * others)) ** 2
     return np.where(v * others < reward, reply, budgets * (v - price))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
-from fedbourse.game.certificate import regrets, tolerance
+from fedbourse.game.certificate import largest_linear_regret, regrets, tolerance
 from fedbourse.game.columns import FloatArray, IntArray, per_owner, positive, refuse_first
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.entry import equilibrium_with_entry
@@ -176,29 +177,25 @@ def _linear_profile(
     """Return s = (D + (K-1)(v_K - v)) / sum of v, in which nothing cancels, and what follows."""
     limit = found.threshold
     positions = array_of(found.positions)
-    shares = limit.margin + (limit.count - 1) * (limit.dearest - found.values)
+    shares = limit.dearest - found.values
+    shares *= limit.count - 1
+    shares += limit.margin
     shares /= limit.total
     if not shares.min() > 0:
         raise InvalidGame(
             f"an owner's share lies below what a float can hold: values from {limit.cheapest:g} to "
             f"{limit.dearest:g} are too far apart"
         )
-    # One more owner stands for all outsiders: the one who would gain most by entering.
-    outsider = min(found.cheapest_outsider, np.finfo(float).max)
-    everybody = Game(
-        values=np.append(found.values, outsider),
-        reward=reward,
-        cost=Linear(),
-        entry=np.zeros(1),
-        caps=np.full(1, np.inf),
-    )
     budgets = total * shares
+    # Of all outsiders the cheapest would gain most by entering: (sqrt R - sqrt(v P))^2, if at all.
+    short = max(0.0, math.sqrt(reward) - math.sqrt(found.cheapest_outsider) * math.sqrt(total))
+    worst = max(largest_linear_regret(found.values, budgets, reward), short**2)
     return _Profile(
         participants=positions,
         budgets=budgets if units is None else budgets / units[positions],
         payments=reward * shares,
         utilities=reward * shares**2,
-        regret=float(regrets(everybody, np.append(budgets, 0.0)).max()),
+        regret=worst,
     )
 
 

@@ -22,7 +22,7 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray, IntArray, column, refuse_first
 from fedbourse.game.rules import too_few
 from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
-from fedbourse.game.threshold import SLACK, Threshold, sharpened, threshold
+from fedbourse.game.threshold import SLACK, Threshold, if_everybody_joins, sharpened, threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,6 +54,7 @@ class Support:
         self._next = first_position
         self._bound = math.inf
         self._outsider = math.inf
+        self._largest = 0.0
         self._kept: list[_Kept] = []
         self._prune_above = 4 * SAMPLE
 
@@ -73,6 +74,7 @@ class Support:
             self._kept += [scan.result() for scan in scans]
         self._bound = min([self._bound, *(scan.bound for scan in scans)])
         self._outsider = min([self._outsider, *(scan.outsider for scan in scans)])
+        self._largest = max([self._largest, *(scan.largest for scan in scans)])
         self.owners += len(data)
         self._next += len(data)
         self._prune_if_doubled()
@@ -82,6 +84,7 @@ class Support:
         self._kept += other._kept
         self._bound = min(self._bound, other._bound)
         self._outsider = min(self._outsider, other._outsider)
+        self._largest = max(self._largest, other._largest)
         self.owners += other.owners
         self._next = max(self._next, other._next)
         self._prune_if_doubled()
@@ -91,6 +94,11 @@ class Support:
         if self.owners < 2:
             raise InvalidGame(too_few(self.owners))
         kept = self._collect()
+        if len(kept.values) == self.owners:  # nobody was ever dropped
+            everybody = if_everybody_joins(kept.values, self._largest)
+            if everybody is not None:
+                everybody = sharpened(everybody, kept.values)
+                return Participants(kept.positions, kept.values, everybody, math.inf)
         found = sharpened(_threshold_of(kept), kept.values)
         if found.count == len(kept.values):
             outsider = min(self._outsider, self._bound) if found.count < self.owners else math.inf

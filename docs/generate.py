@@ -1,0 +1,137 @@
+"""Write the pages of docs/reference that come from the code. `make docs` runs this."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+import fedbourse
+from fedbourse import errors
+from fedbourse.cli.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCS = Path(__file__).parent
+
+
+def command_line() -> str:
+    """The page of every command and option."""
+    return app.generate_docs().rstrip() + "\n"
+
+
+def error_tree() -> str:
+    """The page of every error, its exit code and its HTTP status."""
+    lines = [
+        "# Errors",
+        "",
+        "Every error is a `FedbourseError`, and its message is one sentence that shows the value",
+        "found and what would be right. The command line prints it after `fedbourse:` on standard",
+        "error and ends with the exit code; 0 is success and 130 an interruption (Ctrl-C).",
+        "",
+        "| error | exit code | HTTP status | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, error in inspect.getmembers(errors, inspect.isclass):
+        parent = error.__bases__[0].__name__
+        kind = "" if parent == "Exception" else f" (a kind of `{parent}`)"
+        meaning = inspect.getdoc(error)
+        lines.append(f"| `{name}` | {error.exit_code} | {error.http_status} | {meaning}{kind} |")
+    return "\n".join(lines) + "\n"
+
+
+def python_names() -> str:
+    """The page of every public name."""
+    lines = [
+        "# Python",
+        "",
+        "All of this is imported from `fedbourse`. Arguments after `*` are given by name.",
+    ]
+    for name in fedbourse.__all__:
+        thing = getattr(fedbourse, name)
+        lines += ["", f"## {name}", ""]
+        if inspect.isclass(thing) and issubclass(thing, Exception):
+            lines += ["See [errors](errors.md)."]
+        elif inspect.isclass(thing) or inspect.isfunction(thing):
+            if inspect.isfunction(thing) or name in MADE_BY_CALLERS:
+                lines += ["```python", f"{name}{_signature(thing)}", "```", ""]
+            lines += [inspect.getdoc(thing) or ""]
+            if inspect.isclass(thing):
+                lines += ["", *_fields(thing), *_methods(thing)]
+        else:
+            lines += [thing if isinstance(thing, str) else ", ".join(f"`{item}`" for item in thing)]
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+MADE_BY_CALLERS = {"Accuracy", "Sample", "Support", "Training", "Uniform"}
+
+
+def _fields(thing: type) -> list[str]:
+    """List a class's annotated attributes with the strings that stand under them."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0].body  # type: ignore[attr-defined]
+    result = []
+    for node, after in pairwise([*body, ast.Pass()]):
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
+            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            text = f": {' '.join(str(after.value.value).split())}" if said else ""
+            result.append(f"- `.{ast.unparse(node.target)}` ({ast.unparse(node.annotation)}){text}")
+    return result
+
+
+def _methods(thing: type) -> list[str]:
+    result = []
+    for name, member in vars(thing).items():
+        if isinstance(member, property) and not name.startswith("_"):
+            result.append(f"- `.{name}`: {_first_line(member.fget)}")
+        elif not name.startswith("_") and isinstance(member, (FunctionType, classmethod)):
+            function = getattr(thing, name)
+            result.append(f"- `.{name}{_signature(function)}`: {_first_line(function)}")
+    return result
+
+
+def _signature(thing: Callable[..., object]) -> str:
+    parts, named = [], False
+    signature = inspect.signature(thing)
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not named:
+            parts.append("*")
+            named = True
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        parts.append(f"{parameter.name}: {parameter.annotation}{default}")
+    returned = signature.return_annotation
+    return f"({', '.join(parts)})" + (f" -> {returned}" if isinstance(returned, str) else "")
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+
+
+PAGES = {"cli.md": command_line, "errors.md": error_tree, "python.md": python_names}
+
+
+def main() -> None:
+    """Write every page and the picture of the README."""
+    for name, page in PAGES.items():
+        (DOCS / "reference" / name).write_text(page(), encoding="utf-8")
+    study = DOCS.parent / "build" / "docs-study"
+    subprocess.run(
+        [sys.executable, "-m", "fedbourse", "study", "paper", "--out", str(study)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    images = DOCS / "images"
+    images.mkdir(exist_ok=True)
+    (images / "overview.png").write_bytes((study / "overview.png").read_bytes())
+
+
+if __name__ == "__main__":
+    main()
