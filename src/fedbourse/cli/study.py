@@ -93,22 +93,34 @@ def _run(draws: int, seed: int) -> PaperStudy:
 
 
 def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) -> None:
+    """Print each claim, and below it a verdict under each model with the numbers behind it."""
     console = Console()
-    table = Table(box=None, pad_edge=False, header_style="bold", row_styles=["", "dim"])
-    table.add_column("the paper's text says", ratio=2)
-    for model in ACCURACY_MODELS:
-        table.add_column(model, ratio=1)
     by_claim: dict[str, list[str]] = {}
     for verdict in verdicts:
-        style = "green" if verdict.holds else "red"
-        tau = "" if verdict.tau is None else f" tau {verdict.tau:+.2f}"
-        cell = f"[{style}]{verdict.word}[/]\n{verdict.first:.4g} to {verdict.last:.4g}{tau}"
-        by_claim.setdefault(verdict.claim.text, []).append(cell)
+        by_claim.setdefault(verdict.claim.text, []).append(_cell(verdict))
+    console.print("What the paper's text says, and whether it holds under each model of accuracy")
+    console.print(_in_columns([f"[bold]{model}[/]" for model in ACCURACY_MODELS]))
     for text, cells in by_claim.items():
-        table.add_row(text, *cells)
-    console.print(table)
+        console.print(f"\n[italic]{text}[/]", highlight=False)
+        console.print(_in_columns(cells))
     console.print(
-        f"\n{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
+        f"\nWith each verdict: Kendall's tau, and below the means at the first and last setting.\n"
+        f"{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _in_columns(cells: list[str]) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for _ in cells:
+        table.add_column(width=19, no_wrap=True)
+    table.add_row(*cells)
+    return table
+
+
+def _cell(verdict: Verdict) -> str:
+    style = "green" if verdict.holds else "red"
+    tau = "" if verdict.tau is None else f" {verdict.tau:+.2f}"
+    ends = (f"{x:.4g}" if abs(x) >= 0.01 else f"{x:.2g}" for x in (verdict.first, verdict.last))
+    return f"[{style}]{verdict.word}[/]{tau}\n{' to '.join(ends)}"
