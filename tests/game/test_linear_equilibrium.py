@@ -141,9 +141,8 @@ def test_budgets_that_no_float_can_hold_are_an_error(values, reward, words) -> N
 
 
 def test_shares_that_no_float_can_hold_are_an_error() -> None:
-    found = equilibrium([1e-300, 1e300], reward=1.0)
     with pytest.raises(InvalidGame, match="too far apart"):
-        _ = found.budgets
+        equilibrium([1e-300, 1e300], reward=1.0)
 
 
 @pytest.mark.parametrize("reward", [0, -1, math.nan, math.inf, "2", None, True])

@@ -160,6 +160,12 @@ def linear_equilibrium(
             f"the total budget, reward {amount:g} / threshold {tau:g}, lies beyond what a float "
             "can hold; measure values or reward in other units"
         )
+    smallest = found.threshold.margin / found.threshold.total  # the dearest participant's share
+    if not smallest * amount > 0:
+        raise InvalidGame(
+            f"an owner's pay lies below what a float can hold: values from "
+            f"{found.threshold.cheapest:g} to {found.threshold.dearest:g} are too far apart"
+        )
     solve = partial(_linear_profile, found, amount, total, units)
     return Equilibrium(
         owners=support.owners,
@@ -181,11 +187,6 @@ def _linear_profile(
     shares *= limit.count - 1
     shares += limit.margin
     shares /= limit.total
-    if not shares.min() > 0:
-        raise InvalidGame(
-            f"an owner's share lies below what a float can hold: values from {limit.cheapest:g} to "
-            f"{limit.dearest:g} are too far apart"
-        )
     budgets = total * shares
     # Of all outsiders the cheapest would gain most by entering: (sqrt R - sqrt(v P))^2, if at all.
     short = max(0.0, math.sqrt(reward) - math.sqrt(found.cheapest_outsider) * math.sqrt(total))

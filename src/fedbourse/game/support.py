@@ -93,19 +93,14 @@ class Support:
         """Return who takes part, decided strictly: an owner at the threshold stays out."""
         if self.owners < 2:
             raise InvalidGame(too_few(self.owners))
-        kept = self._collect()
+        kept, found = self._collect(), None
         if len(kept.values) == self.owners:  # nobody was ever dropped
-            everybody = if_everybody_joins(kept.values, self._largest)
-            if everybody is not None:
-                everybody = sharpened(everybody, kept.values)
-                return Participants(kept.positions, kept.values, everybody, math.inf)
-        found = sharpened(_threshold_of(kept), kept.values)
-        if found.count == len(kept.values):
-            outsider = min(self._outsider, self._bound) if found.count < self.owners else math.inf
-            return Participants(kept.positions, kept.values, found, outsider)
-        inside = kept.values <= found.dearest
-        outsider = min(float(chosen(kept.values, ~inside).min()), self._outsider, self._bound)
-        kept = kept.only(inside)
+            found = if_everybody_joins(kept.values, self._largest)
+        found = sharpened(found or _threshold_of(kept), kept.values)
+        if found.count == self.owners:
+            return Participants(kept.positions, kept.values, found, math.inf)
+        kept, outsider = kept.without_outsiders(found)
+        outsider = min(outsider, self._outsider, self._bound)
         return Participants(kept.positions, kept.values, found, outsider)
 
     def _collect(self) -> _Kept:
