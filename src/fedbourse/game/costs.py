@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import wrightomega
 
 from fedbourse.errors import InvalidCost, InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray
@@ -141,6 +140,8 @@ class Exponential(Cost):
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return 1 - y/x with y = omega(x + 2 ln x - ln R), x = v P, where x < R; else 0."""
+        from scipy.special import wrightomega
+
         x = values * total
         result = np.zeros_like(x)
         inside = (x < reward) & (x > 0)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 if TYPE_CHECKING:
     from fedbourse.game.accuracy import Accuracy
@@ -51,6 +50,8 @@ def best_rewards(
             )
         if not together:
             return log, slope
+        from scipy.special import logsumexp, softmax
+
         shares = softmax(log)
         return logsumexp(log, keepdims=True) - np.log(len(log)), (shares * slope).sum(keepdims=True)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +80,8 @@ def _climb(probe: Callable[[float], Probe], left: Probe, top: Probe, right: Prob
     """Return the best point of a smooth piece between two points around its best one."""
     if not (math.isfinite(top.utility) and left.reward < right.reward):
         return top
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(
         lambda reward: -probe(float(reward)).utility,
         bounds=(left.reward, right.reward),
@@ -94,6 +95,8 @@ def _climb(probe: Callable[[float], Probe], left: Probe, top: Probe, right: Prob
 
 def _polish(probe: Callable[[float], Probe], best: Probe, low: float, high: float) -> Probe:
     """Sharpen a smooth peak by the root of the slope: heights alone are flat to 1e-8 around it."""
+    from scipy.optimize import brentq
+
     step = 1e-3 * best.reward
     width = 1e-5 * best.reward
     if not low < best.reward - width - 2 * step < best.reward + width + 2 * step < high:

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from fedbourse.errors import InvalidGame
 
@@ -23,6 +22,7 @@ LOG_LIMIT = 690.0
 
 def falling_root(excess: Callable[[float], float], start: float = 1.0) -> float:
     """Return the positive number at which a falling function is zero, by Brent's method in ln x."""
+    from scipy.optimize import brentq
 
     def at(log_x: float) -> float:
         return excess(math.exp(log_x))
