@@ -18,13 +18,13 @@ demo: $(READY) ## solve and draw the paper's game
 
 test: lint tests ## check style, types, layers, and run all tests
 
-lint: $(READY)
+lint: $(READY) ## check style, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-tests: $(READY)
+tests: $(READY) ## run the tests only
 	$(BIN)/pytest --cov --cov-report=term
 
 format: $(READY) ## put the code into the one format

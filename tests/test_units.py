@@ -42,7 +42,7 @@ def test_a_number_of_thousands_of_digits_is_refused_shortly() -> None:
 
 
 def test_ranges_are_told() -> None:
-    with pytest.raises(InvalidNumber, match="of at least 1 of at most 2; found 3"):
+    with pytest.raises(InvalidNumber, match="of at least 1 and of at most 2; found 3"):
         number("x", 3, at_least=1, at_most=2)
     with pytest.raises(InvalidNumber, match=r"whole number; found 1\.5"):
         whole_number("x", 1.5, at_least=1)

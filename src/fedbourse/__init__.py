@@ -1,6 +1,16 @@
 """fedbourse: a market where people are paid for the privacy that their data gives up."""
 
-from fedbourse.errors import FedbourseError, InvalidCost, InvalidGame, InvalidInput, NoEquilibrium
+from fedbourse.errors import (
+    CannotWrite,
+    FedbourseError,
+    InvalidCost,
+    InvalidFile,
+    InvalidGame,
+    InvalidInput,
+    InvalidNumber,
+    MissingExtra,
+    NoEquilibrium,
+)
 from fedbourse.game import (
     ACCURACY_MODELS,
     COSTS,
@@ -33,6 +43,7 @@ __all__ = [
     "ACCURACY_MODELS",
     "COSTS",
     "Accuracy",
+    "CannotWrite",
     "Discovered",
     "Discovery",
     "Distribution",
@@ -40,8 +51,11 @@ __all__ = [
     "ExpectedOffer",
     "FedbourseError",
     "InvalidCost",
+    "InvalidFile",
     "InvalidGame",
     "InvalidInput",
+    "InvalidNumber",
+    "MissingExtra",
     "NoEquilibrium",
     "Offer",
     "PrivacyCost",

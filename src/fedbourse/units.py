@@ -73,14 +73,14 @@ def whole_number(
 
 
 def _range(above: float, at_least: float, at_most: float) -> str:
-    parts = ["a finite number"]
+    parts = []
     if above > -math.inf:
         parts.append(f"above {above:g}")
     if at_least > -math.inf:
         parts.append(f"of at least {at_least:g}")
     if at_most < math.inf:
         parts.append(f"of at most {at_most:g}")
-    return " ".join(parts)
+    return f"a finite number {' and '.join(parts)}".rstrip()
 
 
 def _shown(value: object) -> str:

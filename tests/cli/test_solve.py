@@ -48,7 +48,7 @@ def written(kind: str) -> str:
     if kind == "colon in name":
         Path("a:b.txt").write_text("1 1.2 1.4 9")
         return "a:b.txt"
-    Path("values.txt").write_text("# values\n1.0, 1.2\n1.4 9.0\n")
+    Path("values.txt").write_text("# values\n1.0 1.2\n1.4 9.0\n")
     return "values.txt"
 
 
@@ -103,11 +103,60 @@ def test_the_papers_game(run) -> None:
     assert again == (code, out, err)
 
 
-def test_standard_input(run, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n1.2\n1.4\n9\n")))
-    code, out, _ = run("solve", "--values", "-", "--reward", "2", "--json")
-    assert code == 0
-    assert json.loads(out)["participants"] == 3
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"1\n1.2\n1.4\n9\n", "-"),
+        (b"1 1.2 1.4 9", "-"),
+        (b"\n1 # alice\n1.2\n\n1.4\n9\n", "-"),
+        (b"value\n1\n1.2\n1.4\n9\n", "-"),
+        (b"id,nu\n1,1\n2,1.2\n3,1.4\n4,9\n", "-:nu"),
+        (b"1,1\n2,1.2\n3,1.4\n4,9\n", "-:f1"),
+        (b"\xef\xbb\xbfvalue\r\n1\r\n1.2\r\n1.4\r\n9\r\n", "-"),
+        (b"\n\nid, value\n1,1\n2,1.2\n3,1.4\n4,9\n", "-"),
+    ],
+)
+def test_standard_input_loses_nothing(run, monkeypatch, data, name) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    code, out, err = run("solve", "--values", name, "--reward", "2", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["owners_asked"] == 4
+    assert document["participants"] == 3
+
+
+def test_plain_numbers_need_no_extra(run, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n2\n3\n")))
+    assert run("solve", "--values", "-", "--reward", "2")[0] == 0
+
+
+def test_each_option_finds_its_own_column(run) -> None:
+    Path("owners.csv").write_text(
+        "id,value,samples,cap,entry_cost\n1,1,500,0.1,0\n2,1.1,900,0.2,0.001\n3,1.2,800,0.3,0\n"
+    )
+    files = {
+        "--values": "value",
+        "--samples": "samples",
+        "--caps": "cap",
+        "--entry-cost": "entry_cost",
+    }
+    short = [part for option in files for part in (option, "owners.csv")]
+    full = [part for option, name in files.items() for part in (option, f"owners.csv:{name}")]
+    assert run("solve", *short, "--json") == run("solve", *full, "--json")
+    assert run("solve", *short, "--json")[0] == 0
+
+
+def test_pay_for_information_claims_no_threshold_of_values(run) -> None:
+    _, out, _ = run("solve", "--values", written("txt"), "--pay-for", "information")
+    assert "those with a value below" not in out
+
+
+def test_with_nobody_to_pay_nothing_is_paid(run) -> None:
+    _, out, _ = run(
+        "solve", "--values", written("txt"), "--entry-cost", "50", "--reward", "1", "--json"
+    )
+    assert json.loads(out)["server_utility"] == 10.0
 
 
 @pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential", "paper-exponential"])
@@ -165,8 +214,13 @@ BAD = {
     "pickled npy": (["--values", "pickle.npy"], "pickle.npy is not a whole .npy file of numbers"),
     "ragged csv": (["--values", "ragged.csv:a"], "ragged.csv is not a whole .csv file"),
     "which column": (["--values", "two.csv"], "has the columns a, b; say which one"),
-    "no such column": (["--values", "two.csv:c"], "has no column 'c'; it has a, b"),
+    "no such column": (["--values", "two.csv:c"], "must have one column 'c'; it has a, b"),
     "column of text": (["--values", "values.txt:c"], "has no named columns"),
+    "only a header": (["--values", "head.csv"], "head.csv has no rows"),
+    "nan in a table": (["--values", "nan.csv"], r"values\[1\] must be .* found nan"),
+    "a decimal comma": (["--values", "comma.txt"], "line 1: '1,5' is no number"),
+    "binary input": (["--values", "noise.csv"], "noise.csv"),
+    "twice the same column": (["--values", "twice.csv:a"], "must have one column 'a'"),
     "nan": (["--values", "nan.txt"], r"values\[1\] must be a finite number above 0; found nan"),
     "zero": (["--values", "zero.txt"], r"values\[2\] must be a finite number above 0; found 0.0"),
     "single": (["--values", "single.txt"], "at least two owners; found 1"),
@@ -200,6 +254,11 @@ def test_bad_input_gets_one_clear_sentence(run, case) -> None:
     np.save("pickle.npy", np.array([object()]), allow_pickle=True)
     Path("ragged.csv").write_text("a,b\n1,2\n3\n")
     Path("two.csv").write_text("a,b\n1,2\n3,4\n")
+    Path("head.csv").write_text("value\n")
+    Path("nan.csv").write_text("value\n1\nnan\n3\n")
+    Path("comma.txt").write_text("1,5 2\n")
+    Path("noise.csv").write_bytes(bytes(range(1, 256)) * 4)
+    Path("twice.csv").write_text("a,a\n1,2\n3,4\n")
     Path("nan.txt").write_text("1 nan 2")
     Path("zero.txt").write_text("1 2 0")
     Path("single.txt").write_text("1")

@@ -45,6 +45,12 @@ def test_nobody_takes_part_where_entry_costs_the_whole_reward() -> None:
         equilibrium([1.0, 2.0], reward=1.0, entry_cost=[2.0, 0.1])
 
 
+def test_entry_costs_that_eat_up_the_reward_leave_no_equilibrium() -> None:
+    with pytest.raises(NoEquilibrium, match="two lowest entry costs alone eat up the reward 1"):
+        equilibrium([1.0, 1.0, 1.0], reward=1.0, entry_cost=[0.4, 0.6, 0.7])
+    assert equilibrium([1.0, 1.0], reward=1.0, entry_cost=0.2).threshold is None
+
+
 def test_the_papers_exponential_cost_needs_a_reward_above_2_sqrt_e() -> None:
     limit = 2 * math.sqrt(math.e)
     assert len(equilibrium([1, 1], reward=1.0, cost="paper-exponential").participants) == 0

@@ -160,6 +160,11 @@ def test_pay_for_information_is_the_same_game_in_other_units() -> None:
     units = equilibrium(values / samples**2, reward=5.0)
     assert information == pytest.approx(units.budgets)
     assert paid.regret <= tolerance(5.0, len(paid.participants))
+    terms = {"reward": 5.0, "samples": samples, "pay_for": "information"}
+    assert regret(values, paid.dense(), **terms) <= tolerance(5.0, len(paid.participants))
+    assert regret(values, paid.dense() * [1, 1.1, 1, 1], **terms) > 1e-4
+    with pytest.raises(InvalidGame, match=r"budgets\[1\] must be at most its cap 0.1; found"):
+        regret(values, paid.dense(), **terms, caps=[9, 0.1, 9, 9])
 
 
 def test_pay_for_information_of_equal_records_is_pay_for_budget() -> None:

@@ -98,7 +98,7 @@ def test_where_no_reward_pays_the_answer_says_why() -> None:
     assert offer.accuracy == 0.5
     assert offer.utility == 0.5
     assert len(offer.equilibrium.participants) == 0
-    assert "no reward pays: the first unit of reward would add" in offer.reason
+    assert "no reward pays: from a reward of 0 on, the worth of the model" in offer.reason
 
 
 def test_the_condition_for_a_reward_above_0_is_the_geometric_mean() -> None:
@@ -135,6 +135,20 @@ def test_the_global_search_beats_a_fine_grid(model) -> None:
     assert offer.utility >= best - 1e-12
 
 
+@pytest.mark.parametrize("model", ["paper", "averaged"])
+def test_a_best_reward_beside_a_jump_is_on_the_right_side_of_it(model) -> None:
+    # Within rounding of a jump, the game of everybody and that of the few who may take part can
+    # fall on different sides.
+    rng = np.random.default_rng(11)
+    games = [[0.373, 1.57, 1.08, 2.783, 0.635], *rng.uniform(0.3, 3, (25, 5)).round(3).tolist()]
+    for values in games:
+        offer = best_reward(values, PAPER, weight=20, accuracy=model, cost="exponential")
+        rewards = offer.reward * np.array([0.97, 0.999, 1.001, 1.03])
+        near = [utility(values, float(r), PAPER, Accuracy(model), "exponential") for r in rewards]
+        assert offer.utility >= max(near) - 1e-9
+        assert offer.utility > 10
+
+
 def test_of_two_peaks_the_higher_one_is_found() -> None:
     values = [1.0, 1.0] + [10.0] * 28
     offer = best_reward(
@@ -160,6 +174,7 @@ def test_entry_costs_leave_rewards_without_equilibrium_aside() -> None:
 def test_no_reward_pays_where_entry_is_dearer_than_the_model() -> None:
     offer = best_reward([1.0, 2.0, 3.0], PAPER, weight=1.0, entry_cost=5.0)
     assert offer.reward == 0
+    assert offer.utility == 0.5  # a guess, and nobody to pay
     assert "no reward pays" in offer.reason
 
 
@@ -214,6 +229,15 @@ def test_other_distributions_and_costs(distribution, cost) -> None:
     assert offer.draws == 4
 
 
+def test_the_mean_over_draws_is_searched_beyond_its_grid() -> None:
+    arguments = {"weight": 20, "owners": 30, "draws": 6, "cost": "exponential"}
+    offer = best_reward(Uniform(1, 5), PAPER, **arguments)
+    rows = Uniform(1, 5).rvs(size=(6, 30), random_state=np.random.default_rng(0))
+    for reward in np.linspace(0.5 * offer.reward, 2 * offer.reward, 150):
+        mean = np.mean([utility(r, float(reward), PAPER, Accuracy(), "exponential") for r in rows])
+        assert mean <= offer.utility + 2e-3
+
+
 def test_a_buyer_who_gains_nothing_offers_nothing() -> None:
     for cost in ("linear", "exponential"):
         offer = best_reward(
@@ -250,10 +274,12 @@ def test_bad_questions_are_refused(arguments, words) -> None:
 
 
 def test_a_distribution_needs_its_number_of_owners() -> None:
-    with pytest.raises(InvalidGame, match="owners must be a number; found None"):
+    with pytest.raises(InvalidGame, match="a distribution of values needs owners="):
         best_reward(Uniform(1, 5), PAPER, weight=20)
     with pytest.raises(InvalidGame, match="draws"):
         best_reward(scipy.stats.norm(), PAPER, weight=20, owners=50, draws=3)
+    with pytest.raises(InvalidGame, match="rvs"):
+        best_reward(scipy.stats.lognorm, PAPER, weight=20, owners=50, draws=3)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 2), (3, 1), (1, math.inf), (math.nan, 1)])

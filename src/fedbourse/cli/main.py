@@ -22,8 +22,12 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 # By name, so that a command's libraries are imported only when it runs.
-app.command("fedbourse.cli.solve:solve", name="solve")
-app.command("fedbourse.cli.study:study_app", name="study")
+app.command(
+    "fedbourse.cli.solve:solve", name="solve", help="Solve a game: who takes part, for what pay."
+)
+app.command(
+    "fedbourse.cli.study:study_app", name="study", help="Run a study: verdicts, figures, tables."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +62,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
     """Return one sentence and an exit code; errors not listed here are bugs and show themselves."""
     match error:
         case CycloptsError():
-            return f"{' '.join(str(error).split())} (see fedbourse --help)", InvalidInput.exit_code
+            return f"{' '.join(str(error).split())} (see --help)", InvalidInput.exit_code
         case FedbourseError():
             return str(error), error.exit_code
         case OSError():

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from fedbourse.cli.values_file import read_column
+from fedbourse.cli.column_file import read_column
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.game import Accuracy, Training, Uniform, best_reward, equilibrium
 from fedbourse.game.columns import positive
@@ -69,7 +69,7 @@ def solve(
         The owners' privacy values: FILE[:COLUMN], a .csv, .parquet, .npy or .txt file, or - for
         standard input.
     uniform
-        Draw the values instead: LOW:HIGH, with --owners and --seed.
+        Draw the values instead, once: LOW:HIGH, with --owners and --seed.
     owners
         How many values to draw.
     seed
@@ -83,7 +83,8 @@ def solve(
     reward
         The total reward, or `best`: the one that is best for the buyer.
     accuracy
-        The model of the accuracy that budgets buy.
+        The model of the accuracy that budgets buy: the paper's mean over participants; its mean
+        over the whole population; the noise of the plain average; of the precision-weighted one.
     chance
         The accuracy of a guess.
     ceiling
@@ -113,15 +114,15 @@ def solve(
         dimension=dimension,
         step_size=step_size,
         iterations=iterations,
-        samples=_number_or_column("samples", samples),
+        samples=_number_or_column("samples", samples, "samples"),
         clip=clip,
     )
     model = Accuracy(accuracy, chance=chance, ceiling=ceiling)
     weight = number("weight", weight, above=0)
     game: dict[str, Any] = {
         "cost": cost,
-        "entry_cost": _number_or_column("entry-cost", entry_cost),
-        "caps": None if caps is None else _number_or_column("caps", caps),
+        "entry_cost": _number_or_column("entry-cost", entry_cost, "entry_cost"),
+        "caps": None if caps is None else _number_or_column("caps", caps, "cap", "caps"),
         "pay_for": pay_for,
     }
     reason, method = "", "given"
@@ -129,17 +130,18 @@ def solve(
         offer: Offer = best_reward(column, training, weight=weight, accuracy=model, **game)
         found, reason, method = offer.equilibrium, offer.reason, offer.method
     else:
-        amount = number("reward", _number_or_column("reward", reward, files=False), above=0)
+        amount = number("reward", _number_or_best(reward), above=0)
         training.check_owners(len(column))
         found = equilibrium(column, reward=amount, samples=training.samples, **game)
     precisions = training.precisions(found.budgets, found.participants)
     predicted = model.of(precisions, found.owners)
+    paid = found.reward if len(found.participants) else 0.0
     document = {
         "reward": found.reward,
         "participants": len(found.participants),
         "threshold": found.threshold,
         "total_budget": found.total_budget,
-        "server_utility": weight * predicted - found.reward,
+        "server_utility": weight * predicted - paid,
         "accuracy": predicted,
         "regret": found.regret,
         "reason": reason,
@@ -148,6 +150,14 @@ def solve(
         "equilibrium_method": found.method,
         "cost": cost,
         "accuracy_model": accuracy,
+        "pay_for": pay_for,
+        "weight": weight,
+        "chance": chance,
+        "ceiling": ceiling,
+        "dimension": dimension,
+        "step_size": step_size,
+        "iterations": iterations,
+        "clip": clip,
         "seed": seed if uniform else None,
         "version": __version__,
         "owners": _rows(found, column, training),
@@ -168,7 +178,7 @@ def _values(
             raise InvalidInput(
                 "--owners goes with --uniform; a file says itself how many there are"
             )
-        return positive("values", read_column(values))
+        return positive("values", read_column(values, "value", "values"))
     low, _colon, high = str(uniform).partition(":")
     try:
         ends = float(low), float(high)
@@ -183,14 +193,23 @@ def _values(
     return Uniform(*ends).rvs(size=(count,), random_state=rng)
 
 
-def _number_or_column(name: str, text: str, *, files: bool = True) -> float | npt.NDArray[Any]:
+def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArray[Any]:
     try:
         return float(text)
     except ValueError:
-        if files and ("." in text or ":" in text or text == "-"):
-            return read_column(text)
-        wanted = "a number or FILE[:COLUMN]" if files else "a number, or best"
-        raise InvalidInput(f"{name} must be {wanted}; found {text!r:.60}") from None
+        if "." in text or ":" in text:
+            return read_column(text, *columns)
+        raise InvalidInput(
+            f"{name} must be a number or FILE[:COLUMN], FILE ending in .csv, .parquet, .npy or "
+            f".txt; found {text!r:.60}"
+        ) from None
+
+
+def _number_or_best(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"reward must be a number, or best; found {text!r:.60}") from None
 
 
 def _rows(
@@ -221,7 +240,7 @@ def _print(document: dict[str, Any], rows: int) -> None:
         if len(people) > rows:
             console.print(f"... and {len(people) - rows} more (--rows {len(people)} shows all)")
         console.print()
-    tau = document["threshold"]
+    tau = document["threshold"] if document["pay_for"] == "budget" else None
     lines = {
         "reward": f"{document['reward']:.6g} ({document['reward_method']})",
         "participants": f"{document['participants']} of {document['owners_asked']} owners"
@@ -232,6 +251,8 @@ def _print(document: dict[str, Any], rows: int) -> None:
         "regret": f"{document['regret']:.3g}, the most that any owner could gain by deviating",
         "method": document["equilibrium_method"],
     }
+    if not document["reward"]:
+        lines = {name: lines[name] for name in ("participants", "accuracy", "buyer's utility")}
     for name, text in lines.items():
         console.print(f"{name:>16}  {text}", highlight=False, soft_wrap=True)
     if document["reason"]:

@@ -14,9 +14,10 @@ from rich.table import Table
 from fedbourse.errors import CannotWrite
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.study.claims import Verdict, judge
-from fedbourse.study.figures import draw_panels
+from fedbourse.study.figures import draw_panels, need_matplotlib
 from fedbourse.study.paper import PaperStudy, run_paper_study
 from fedbourse.study.tables import verdict_row, write_tables
+from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
 study_app = App(name="study", help="Run a study: verdicts, figures and tables.")
@@ -53,10 +54,11 @@ def paper(
     as_json
         Print one JSON document with every verdict and the files written.
     """
-    study = _run(draws, seed)
-    verdicts = judge(study)
+    need_matplotlib()
     try:
         out.mkdir(parents=True, exist_ok=True)
+        study = _run(draws, seed)
+        verdicts = judge(study)
         files = write_tables(study, verdicts, out) + draw_panels(study, out)
     except OSError as error:
         raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
@@ -78,6 +80,8 @@ def paper(
 
 
 def _run(draws: int, seed: int) -> PaperStudy:
+    whole_number("draws", draws, at_least=2)
+    whole_number("seed", seed, at_least=0)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -104,7 +108,7 @@ def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) ->
         console.print(f"\n[italic]{text}[/]", highlight=False)
         console.print(_in_columns(cells))
     console.print(
-        f"\nWith each verdict: Kendall's tau, and below the means at the first and last setting.\n"
+        f"\nBeside a verdict: Kendall's tau; below: the means at the first and last setting.\n"
         f"{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
         highlight=False,
         soft_wrap=True,
@@ -122,5 +126,4 @@ def _in_columns(cells: list[str]) -> Table:
 def _cell(verdict: Verdict) -> str:
     style = "green" if verdict.holds else "red"
     tau = "" if verdict.tau is None else f" {verdict.tau:+.2f}"
-    ends = (f"{x:.4g}" if abs(x) >= 0.01 else f"{x:.2g}" for x in (verdict.first, verdict.last))
-    return f"[{style}]{verdict.word}[/]{tau}\n{' to '.join(ends)}"
+    return f"[{style}]{verdict.word}[/]{tau}\n{verdict.numbers}"

@@ -11,9 +11,9 @@ import numpy as np
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.costs import Cost, Exponential, Linear
 from fedbourse.game.entry import equilibrium_with_entry
-from fedbourse.game.equilibrium import Equilibrium, PayFor, equilibrium
+from fedbourse.game.equilibrium import Equilibrium, equilibrium
 from fedbourse.game.reward_search import Probe
-from fedbourse.game.rules import Game
+from fedbourse.game.rules import Game, PayFor
 from fedbourse.game.shares import equilibrium_total
 
 if TYPE_CHECKING:
@@ -70,37 +70,44 @@ class Buyer:
 
         The rewards looked at may go up to ``gain``.
         """
-        game = Game.of(
-            values, reward=self.gain, cost=self.cost, entry_cost=self.entry_cost, caps=self.caps
+        everybody = Game.of(
+            values,
+            reward=self.gain,
+            cost=self.cost,
+            entry_cost=self.entry_cost,
+            caps=self.caps,
+            samples=self.training.samples,
+            pay_for=self.pay_for,
         )
-        owners = len(game.values)
+        owners = len(everybody.values)
         self.training.check_owners(owners)
-        units = np.ones(owners)
-        if self.pay_for == "information":
-            units = np.broadcast_to(np.asarray(self.training.samples, np.float64), owners) ** 2
-            per_unit = game.cost.per_unit(game.values, units)
-            game = replace(game, values=per_unit, caps=game.caps * units)
-        able = _who_may_take_part(game)
-        game, units = game.only(able), units[able]
+        able = _who_may_take_part(everybody)
+        game = everybody.only(able)
+        total = 1.0  # of the last reward looked at: the next one's is near
 
         def probe(reward: float) -> Probe:
+            nonlocal total
+            current = replace(game, reward=reward)
             try:
-                budgets = _budgets(replace(game, reward=reward))
+                if game.entry.any():
+                    budgets = equilibrium_with_entry(current)
+                else:
+                    total = equilibrium_total(current, start=total)
+                    budgets = current.shares(total) * total
             except NoEquilibrium:
                 return Probe(reward, -math.inf, b"none")
             inside = np.flatnonzero(budgets)
-            precisions = self.training.precisions(budgets[inside] / units[inside], able[inside])
-            accuracy = self.accuracy.of(precisions, owners)
-            return Probe(reward, self.weight * accuracy - reward, inside.tobytes())
+            precisions = self.training.precisions(
+                budgets[inside] / game.units[inside], able[inside]
+            )
+            return Probe(reward, self.utility(precisions, owners, reward), inside.tobytes())
 
         return probe
 
-
-def _budgets(game: Game) -> FloatArray:
-    if game.entry.any():
-        return equilibrium_with_entry(game)
-    total = equilibrium_total(game)
-    return game.shares(total) * total
+    def utility(self, precisions: FloatArray, owners: int, reward: float) -> float:
+        """Return the worth of the model less what was paid; with nobody to pay, nothing is."""
+        paid = reward if len(precisions) else 0.0
+        return self.weight * self.accuracy.of(precisions, owners) - paid
 
 
 def _who_may_take_part(game: Game) -> IntArray:

@@ -10,7 +10,7 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Linear
 from fedbourse.game.reply import best_replies
-from fedbourse.game.rules import Game
+from fedbourse.game.rules import Game, PayFor
 from fedbourse.game.spans import blocks, on_every_core
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ def regret(
     cost: str | PrivacyCost | Cost = "linear",
     entry_cost: object = 0.0,
     caps: object = None,
+    samples: object = 1.0,
+    pay_for: PayFor = "budget",
 ) -> float:
     """Return the largest gain that any owner could make by changing its own budget.
 
@@ -36,14 +38,21 @@ def regret(
     >>> regret([1.0, 1.0], [0.25, 0.25], reward=1.0)
     0.0
     """
-    game = Game.of(values, reward=reward, cost=cost, entry_cost=entry_cost, caps=caps)
-    plan = per_owner("budgets", budgets, len(game.values))
+    game = Game.of(
+        values,
+        reward=reward,
+        cost=cost,
+        entry_cost=entry_cost,
+        caps=caps,
+        samples=samples,
+        pay_for=pay_for,
+    )
+    plan = per_owner("budgets", budgets, len(game.values)) * game.units
     over = np.flatnonzero(plan > game.caps)
     if len(over):
         i = int(over[0])
-        raise InvalidGame(
-            f"budgets[{i}] must be at most its cap {game.caps[i]:g}; found {plan[i]:g}"
-        )
+        cap, found = game.caps[i] / game.units[i], plan[i] / game.units[i]
+        raise InvalidGame(f"budgets[{i}] must be at most its cap {cap:g}; found {found:g}")
     return float(regrets(game, plan).max())
 
 

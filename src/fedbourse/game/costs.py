@@ -184,12 +184,12 @@ class Custom(Cost):
     @_quiet()
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         """Return the given cost, as an array of the right shape."""
-        return self._shaped("cost", self.given.cost(values, budgets), values, budgets)
+        return self._called("cost", values, budgets)
 
     @_quiet()
     def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         """Return the given marginal cost, as an array of the right shape."""
-        return self._shaped("marginal", self.given.marginal(values, budgets), values, budgets)
+        return self._called("marginal", values, budgets)
 
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
@@ -251,15 +251,14 @@ class Custom(Cost):
                 f"{self.name}.cost(value={vs[i]:g}, budget={rs[i]:g}) = {cost[i]:g} {why}"
             )
 
-    def _shaped(
-        self, method: str, found: object, values: FloatArray, budgets: FloatArray
-    ) -> FloatArray:
+    def _called(self, method: str, values: FloatArray, budgets: FloatArray) -> FloatArray:
         shape = np.broadcast_shapes(np.shape(values), np.shape(budgets))
         try:
+            found = getattr(self.given, method)(values, budgets)
             return np.broadcast_to(np.asarray(found, dtype=np.float64), shape)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError) as error:
             raise InvalidCost(
-                f"{self.name}.{method} must return an array of shape {shape}; found {found!r:.60}"
+                f"{self.name}.{method} must take and return arrays; it failed: {error}"
             ) from None
 
 

@@ -48,28 +48,27 @@ class Discovery:
 
     total_budget: float
     """P, as announced."""
-    linear: bool
     rounds: int = 0
     """Rounds of answers so far."""
     settled: bool = False
     """P stands still: the answers to it are the equilibrium's shares."""
-    low: _End | None = None
-    """The last total known to be too small, and ``high``, the last known to be too large."""
-    high: _End | None = None
-    moved: Literal["low", "high", ""] = ""
+    _linear: bool = True
+    _low: _End | None = None  # the last total known to be too small
+    _high: _End | None = None  # the last known to be too large
+    _moved: Literal["low", "high", ""] = ""
 
     @classmethod
     def start(cls, *, cost: str | PrivacyCost | Cost = "linear", total_budget: float) -> Discovery:
         """Announce a first total; any will do."""
         first = number("total_budget", total_budget, above=0, error=InvalidGame)
-        return cls(first, isinstance(cost_named(cost), Linear))
+        return cls(first, _linear=isinstance(cost_named(cost), Linear))
 
     def move(self, *, positive: int, share_sum: float) -> Discovery:
         """Return the next announcement, given how many answered and what their shares sum to."""
         whole_number("positive", positive, at_least=0, error=InvalidGame)
         number("share_sum", share_sum, at_least=0, at_most=positive, error=InvalidGame)
         after = self
-        if not self.linear:
+        if not self._linear:
             after = self._narrowed(math.log(max(share_sum, 0.01)))  # silence has no logarithm
             total = after._between()
         elif positive < 2:
@@ -83,20 +82,20 @@ class Discovery:
         """Replace one end; where the other has stayed twice, halve its height (Illinois)."""
         here = _End(math.log(self.total_budget), log_sum)
         if log_sum >= 0:
-            stale = self.high if self.high and self.moved == "low" else None
-            high = replace(stale, log_sum=stale.log_sum / 2) if stale else self.high
-            return replace(self, low=here, high=high, moved="low")
-        stale = self.low if self.low and self.moved == "high" else None
-        low = replace(stale, log_sum=stale.log_sum / 2) if stale else self.low
-        return replace(self, low=low, high=here, moved="high")
+            stale = self._high if self._high and self._moved == "low" else None
+            high = replace(stale, log_sum=stale.log_sum / 2) if stale else self._high
+            return replace(self, _low=here, _high=high, _moved="low")
+        stale = self._low if self._low and self._moved == "high" else None
+        low = replace(stale, log_sum=stale.log_sum / 2) if stale else self._low
+        return replace(self, _low=low, _high=here, _moved="high")
 
     def _between(self) -> float:
         """Return the total at which a straight line through both ends, in logarithms, is 0."""
-        if self.low is None:
+        if self._low is None:
             return self.total_budget / 4
-        if self.high is None:
+        if self._high is None:
             return self.total_budget * 4
-        low, high = self.low, self.high
+        low, high = self._low, self._high
         part = low.log_sum / (low.log_sum - high.log_sum)
         return math.exp(low.log_total + part * (high.log_total - low.log_total))
 

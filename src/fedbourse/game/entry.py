@@ -45,6 +45,11 @@ def equilibrium_with_entry(game: Game) -> FloatArray:
             f"only owner {able[0]} could profit from the reward {game.reward:g} after its entry "
             "cost, and one owner alone has no best reply"
         )
+    if np.partition(game.entry[able], 1)[:2].sum() >= game.reward:
+        raise NoEquilibrium(
+            f"no equilibrium: the two lowest entry costs alone eat up the reward {game.reward:g}, "
+            "and whoever could profit alone would enter"
+        )
     limits = _limits(game.only(able))
     queue = np.lexsort((game.values[able], -limits))
     able, limits = able[queue], limits[queue]

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.certificate import largest_linear_regret, regrets, tolerance
-from fedbourse.game.columns import FloatArray, IntArray, per_owner, positive, refuse_first
+from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.entry import equilibrium_with_entry
-from fedbourse.game.rules import Game, checked_reward
+from fedbourse.game.rules import (
+    Game,
+    PayFor,
+    checked_reward,
+    information_units,
+    pays_for_information,
+)
 from fedbourse.game.shares import equilibrium_total
 from fedbourse.game.support import Participants, Support, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PayFor = Literal["budget", "information"]
-"""What pay is in proportion to: the budget r (the paper), or the information m^2 r."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Equilibrium:
     total_budget: float
     """P, the sum of all budgets."""
     threshold: float | None
-    """Linear cost only: an owner takes part exactly when its value lies below this. Where pay is
-    for information, values are meant per unit of it: v / m^2."""
+    """Linear cost without entry costs: an owner takes part exactly when its value lies below this.
+    Where pay is for information, values are meant per unit of it: v / m^2."""
     method: str
     _solve: Callable[[], _Profile] = field(repr=False)
 
@@ -74,7 +77,7 @@ class Equilibrium:
 
     @property
     def payments(self) -> FloatArray:
-        """Return each participant's pay; they sum to the reward."""
+        """Return each participant's pay; they sum to the reward unless nobody takes part."""
         return self._profile.payments
 
     @property
@@ -107,34 +110,34 @@ def equilibrium(
     """Return the equilibrium of owners with these privacy values who share ``reward``.
 
     ``entry_cost`` and ``caps`` are one number or one for each owner. With ``pay_for="information"``
-    an owner is paid in proportion to samples^2 times its budget, the weight of its answers.
+    an owner is paid in proportion to samples^2 times its budget, the weight of its answers;
+    otherwise ``samples`` plays no part.
 
     >>> equilibrium([1.0, 1.0, 2.0], reward=8.0).dense()
     array([2., 2., 0.])
     """
     known = cost_named(cost)
-    if pay_for not in ("budget", "information"):
-        raise InvalidGame(f"pay_for must be 'budget' or 'information'; found {pay_for!r:.60}")
-    units = None
-    if pay_for == "information":
-        values = positive("values", values)
-        units = _records(samples, len(values)) ** 2
-        values = known.per_unit(values, units)
     free = isinstance(entry_cost, (int, float)) and entry_cost == 0
-    if isinstance(known, Linear) and caps is None and free:
-        support = Support()
-        support.add(values)
-        return linear_equilibrium(support, reward=reward, units=units)
-    game = Game.of(values, reward=reward, cost=known, entry_cost=entry_cost, caps=caps)
-    if units is not None:
-        game = replace(game, caps=game.caps * units)
-    return _solved(game, units)
-
-
-def _records(samples: object, owners: int) -> FloatArray:
-    records = per_owner("samples", samples, owners)
-    refuse_first("samples", records, records == 0, "above 0 where pay is for information")
-    return records
+    if not (isinstance(known, Linear) and caps is None and free):
+        return _solved(
+            Game.of(
+                values,
+                reward=reward,
+                cost=known,
+                entry_cost=entry_cost,
+                caps=caps,
+                samples=samples,
+                pay_for=pay_for,
+            )
+        )
+    units = None
+    if pays_for_information(pay_for):
+        column = positive("values", values)
+        units = information_units(samples, len(column))
+        values = known.per_unit(column, units)
+    support = Support()
+    support.add(values)
+    return linear_equilibrium(support, reward=reward, units=units)
 
 
 def nobody(owners: int) -> Equilibrium:
@@ -191,6 +194,7 @@ def _linear_profile(
     # Of all outsiders the cheapest would gain most by entering: (sqrt R - sqrt(v P))^2, if at all.
     short = max(0.0, math.sqrt(reward) - math.sqrt(found.cheapest_outsider) * math.sqrt(total))
     worst = max(largest_linear_regret(found.values, budgets, reward), short**2)
+    _check(worst, reward, limit.count)
     return _Profile(
         participants=positions,
         budgets=budgets if units is None else budgets / units[positions],
@@ -200,7 +204,7 @@ def _linear_profile(
     )
 
 
-def _solved(game: Game, units: FloatArray | None) -> Equilibrium:
+def _solved(game: Game) -> Equilibrium:
     """Solve any game by shares, from the largest total budget at which they sum to 1."""
     if game.entry.any():
         budgets = equilibrium_with_entry(game)
@@ -212,16 +216,13 @@ def _solved(game: Game, units: FloatArray | None) -> Equilibrium:
     inside = np.flatnonzero(budgets)
     total = float(budgets.sum())
     worst = float(regrets(game, budgets).max())
-    if not worst <= tolerance(game.reward, len(inside)):
-        raise NoEquilibrium(
-            f"the profile found is no equilibrium: an owner would gain {worst:.3g} by deviating, "
-            f"more than {tolerance(game.reward, len(inside)):.3g}; is the cost convex throughout?"
-        )
+    _check(worst, game.reward, len(inside))
+    exact_price = isinstance(game.cost, Linear) and not game.entry.any()
     chosen = game.only(inside)
     scale = total if len(inside) else 1.0
     profile = _Profile(
         participants=inside,
-        budgets=budgets[inside] if units is None else budgets[inside] / units[inside],
+        budgets=budgets[inside] / game.units[inside],
         payments=game.reward * (budgets[inside] / scale),
         utilities=chosen.gross_utilities(budgets[inside], scale) - chosen.entry,
         regret=worst,
@@ -230,10 +231,19 @@ def _solved(game: Game, units: FloatArray | None) -> Equilibrium:
         owners=len(game.values),
         reward=game.reward,
         total_budget=float(profile.budgets.sum()),
-        threshold=game.reward / total if isinstance(game.cost, Linear) and len(inside) else None,
+        threshold=game.reward / total if exact_price else None,
         method=method,
         _solve=partial(_given, profile),
     )
+
+
+def _check(regret: float, reward: float, participants: int) -> None:
+    """Let no profile pass without its certificate."""
+    if not regret <= tolerance(reward, participants):
+        raise NoEquilibrium(
+            f"the profile found is no equilibrium: an owner would gain {regret:.3g} by deviating, "
+            f"more than {tolerance(reward, participants):.3g}; is the cost convex throughout?"
+        )
 
 
 def _given(profile: _Profile) -> _Profile:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame
+from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.accuracy import Accuracy, Training, accuracy_named
 from fedbourse.game.buyer import Buyer
 from fedbourse.game.columns import column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.distribution import Distribution
-from fedbourse.game.equilibrium import Equilibrium, PayFor, nobody
+from fedbourse.game.equilibrium import Equilibrium, nobody
 from fedbourse.game.reward_concave import best_rewards
 from fedbourse.game.reward_expected import ExpectedOffer, expected_offer
-from fedbourse.game.reward_search import best_by_search
+from fedbourse.game.reward_search import Probe, best_by_search
 from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.game.rules import PayFor
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +102,8 @@ def best_reward(
         pay_for=pay_for,
     )
     if isinstance(values, Distribution):
+        if owners is None:
+            raise InvalidGame("a distribution of values needs owners=, how many values to draw")
         return expected_offer(
             buyer,
             values,
@@ -129,8 +134,8 @@ def _scaled(buyer: Buyer, values: object) -> Offer:
     if rewards[0] > 0:
         return _offer(buyer, buyer.equilibrium(values, float(rewards[0])), method)
     reason = (
-        f"no reward pays: the first unit of reward would add {first_unit[0]:.4g} to the worth of "
-        f"the model, weight {buyer.weight:g} times its accuracy, which is less than it costs"
+        f"no reward pays: from a reward of 0 on, the worth of the model (weight {buyer.weight:g} "
+        f"times accuracy) grows by {first_unit[0]:.4g} per unit of reward, less than 1"
     )
     return _offer(buyer, nobody(unit.owners), method, reason)
 
@@ -139,7 +144,7 @@ def _searched(buyer: Buyer, values: object) -> Offer:
     best, at_jump = best_by_search(buyer.prober(values), buyer.gain)
     method = "global search, " + ("best at a jump" if at_jump else "best at a smooth peak")
     if best.utility > buyer.weight * buyer.accuracy.chance:
-        return _offer(buyer, buyer.equilibrium(values, best.reward), method)
+        return _near(buyer, values, best, method)
     reason = (
         f"no reward pays: none up to {buyer.gain:g}, the worth of perfect training, is better "
         "than none at all"
@@ -147,7 +152,26 @@ def _searched(buyer: Buyer, values: object) -> Offer:
     return _offer(buyer, nobody(len(column("values", values))), method, reason)
 
 
+def _near(buyer: Buyer, values: object, best: Probe, method: str) -> Offer:
+    """Return the offer at the best reward, or a hair beside it.
+
+    The search looks at the game of those who may take part. Within rounding of a jump, the game of
+    everybody may fall on its other side; then step away from it until both agree.
+    """
+    offers = []
+    for step in (0.0, *(s * 10.0**e for e in range(-14, -6) for s in (-1.0, 1.0))):
+        try:
+            found = buyer.equilibrium(values, best.reward * (1.0 + step))
+        except NoEquilibrium:
+            continue
+        offers.append(_offer(buyer, found, method))
+        if offers[-1].utility >= best.utility - (2 * abs(step) + 1e-12) * buyer.weight:
+            break
+    return max(offers, key=lambda offer: offer.utility)
+
+
 def _offer(buyer: Buyer, found: Equilibrium, method: str, reason: str = "") -> Offer:
-    accuracy = buyer.accuracy.of(buyer.precisions(found), found.owners)
-    utility = buyer.weight * accuracy - found.reward
+    precisions = buyer.precisions(found)
+    accuracy = buyer.accuracy.of(precisions, found.owners)
+    utility = buyer.utility(precisions, found.owners, found.reward)
     return Offer(found.reward, utility, accuracy, found, method, reason)

@@ -12,7 +12,7 @@ from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Linear
 from fedbourse.game.draws import linear_draws
 from fedbourse.game.reward_concave import best_rewards
-from fedbourse.game.reward_search import Probe, best_by_search
+from fedbourse.game.reward_search import Probe, best_by_zoom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,12 @@ def _drawn(values: Distribution, owners: int, draws: int, seed: int) -> Iterator
     rows = max(1, _AT_ONCE // owners)
     for start in range(0, draws, rows):
         shape = (min(rows, draws - start), owners)
-        table = np.asarray(values.rvs(size=shape, random_state=rng))
+        try:
+            table = np.asarray(values.rvs(size=shape, random_state=rng))
+        except TypeError as error:
+            raise InvalidGame(
+                f"the distribution's rvs(size=, random_state=) fails: {error}"
+            ) from None
         if table.shape != shape:
             raise InvalidGame(f"rvs(size={shape}) must return that shape; found {table.shape}")
         yield positive("draws", table.ravel()).reshape(shape)
@@ -133,13 +138,13 @@ def _searched(buyer: Buyer, games: Iterator[FloatArray]) -> tuple[float, FloatAr
     rows = [row for table in games for row in table]
     probers = [buyer.prober(row) for row in rows]
 
-    def mean(reward: float) -> Probe:
-        utility = float(np.mean([probe(reward).utility for probe in probers]))
-        return Probe(reward, utility, b"some" if np.isfinite(utility) else b"none")
+    def at(reward: float) -> list[Probe]:
+        return [probe(reward) for probe in probers]
 
-    best, _ = best_by_search(mean, buyer.gain)
-    if not best.utility > buyer.weight * buyer.accuracy.chance:
+    best = best_by_zoom(lambda reward: float(np.mean([p.utility for p in at(reward)])), buyer.gain)
+    utilities = np.array([probe.utility for probe in at(best)])
+    if not utilities.mean() > buyer.weight * buyer.accuracy.chance:
         return 0.0, np.full(len(rows), buyer.accuracy.chance), np.zeros(len(rows), np.int64)
-    utilities = np.array([probe(best.reward).utility for probe in probers])
-    counts = [len(buyer.equilibrium(row, best.reward).participants) for row in rows]
-    return best.reward, (utilities + best.reward) / buyer.weight, np.array(counts)
+    counts = np.array([len(probe.who) // np.int64().itemsize for probe in at(best)])
+    paid = np.where(counts > 0, best, 0.0)
+    return best, (utilities + paid) / buyer.weight, counts

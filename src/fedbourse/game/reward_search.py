@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRID = 96
-JUMPS_PER_CELL = 16
+"""Rewards that are looked at first, spread evenly; as many again are spread evenly in ratio."""
+
+JUMPS = 128
+"""Jumps that are located, those between the best rewards of the grid first."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,17 @@ def best_by_search(probe: Callable[[float], Probe], largest: float) -> tuple[Pro
     return best, at_jump
 
 
+def best_by_zoom(utility: Callable[[float], float], largest: float) -> float:
+    """Return the best reward of a utility with many small jumps, by ever finer grids."""
+    rewards = _grid(largest)
+    for _ in range(4):
+        heights = [utility(reward) for reward in rewards]
+        top = int(np.argmax(heights))
+        best, around = rewards[top], rewards[max(top - 1, 0) : top + 2]
+        rewards = np.unique([best, *np.linspace(around[0], around[-1], 25)]).tolist()
+    return best
+
+
 def _grid(largest: float) -> list[float]:
     """Return rewards spread evenly, and evenly in ratio, up to the largest that could pay."""
     even = np.linspace(0.0, largest, GRID + 1)[1:]
@@ -59,21 +74,24 @@ def _grid(largest: float) -> list[float]:
 
 def _with_jumps(probe: Callable[[float], Probe], points: list[Probe]) -> list[Probe]:
     """Add the last point before and the first point after each jump."""
-    result = [points[0]]
-    for right in points[1:]:
-        for _ in range(JUMPS_PER_CELL):
-            left = result[-1]
-            if left.who == right.who:
-                break
-            before, after = left, right
-            while after.reward - before.reward > 1e-14 * after.reward:
-                middle = probe((before.reward + after.reward) / 2)
-                if middle.reward in (before.reward, after.reward):
-                    break
-                before, after = (middle, after) if middle.who == left.who else (before, middle)
+    result, left_over = list(points), JUMPS
+    cells = [(left, right) for left, right in pairwise(points) if left.who != right.who]
+    for left, right in sorted(cells, key=lambda cell: -max(cell[0].utility, cell[1].utility)):
+        start = left
+        while start.who != right.who and left_over:
+            before, after = _jump(probe, start, right)
             result += [before, after]
-        result.append(right)
-    return result
+            start, left_over = after, left_over - 1
+    return sorted(result, key=lambda point: point.reward)
+
+
+def _jump(probe: Callable[[float], Probe], left: Probe, right: Probe) -> tuple[Probe, Probe]:
+    """Return two points as close as can be between which those of ``left`` take part no more."""
+    before, after = left, right
+    while after.reward - before.reward > 1e-12 * after.reward:
+        middle = probe((before.reward + after.reward) / 2)
+        before, after = (middle, after) if middle.who == left.who else (before, middle)
+    return before, after
 
 
 def _climb(probe: Callable[[float], Probe], left: Probe, top: Probe, right: Probe) -> Probe:

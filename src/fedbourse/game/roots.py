@@ -28,7 +28,7 @@ def falling_root(excess: Callable[[float], float], start: float = 1.0) -> float:
         return excess(math.exp(log_x))
 
     low = high = math.log(start)
-    step = 1.0
+    step = 0.5
     while at(low) < 0:
         high, low, step = low, _within(low - step), 2 * step
     while at(high) > 0:

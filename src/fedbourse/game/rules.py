@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game.columns import FloatArray, per_owner, positive
+from fedbourse.game.columns import FloatArray, per_owner, positive, refuse_first
 from fedbourse.game.costs import Cost, Custom, PrivacyCost, Totals, cost_named
 from fedbourse.units import number
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+PayFor = Literal["budget", "information"]
+"""What pay is in proportion to: the budget r (the paper), or the information m^2 r."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class Game:
     """What taking part costs each owner before the first unit of budget."""
     caps: FloatArray
     """Each owner's largest budget; infinite where there is none."""
+    units: FloatArray
+    """What a unit of each owner's budget counts as. Values, caps and all budgets of the game are
+    meant in these units: 1 where pay is for the budget, m^2 where it is for information."""
 
     @classmethod
     def of(
@@ -37,6 +44,8 @@ class Game:
         cost: str | PrivacyCost | Cost = "linear",
         entry_cost: object = 0.0,
         caps: object = None,
+        samples: object = 1.0,
+        pay_for: PayFor = "budget",
     ) -> Game:
         """Check everything once and return the game."""
         known = cost_named(cost)
@@ -48,7 +57,11 @@ class Game:
             known.check_on_grid(column, amount)
         entry = per_owner("entry_cost", entry_cost, len(column)) + known.entry
         limits = per_owner("caps", np.inf if caps is None else caps, len(column), infinite=True)
-        return cls(column, amount, known, entry, limits)
+        units = np.ones(len(column))
+        if pays_for_information(pay_for):
+            units = information_units(samples, len(column))
+            column, limits = known.per_unit(column, units), limits * units
+        return cls(column, amount, known, entry, limits, units)
 
     @property
     def capped(self) -> bool:
@@ -58,7 +71,11 @@ class Game:
     def only(self, owners: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Game:
         """Return the game of some of the owners."""
         return replace(
-            self, values=self.values[owners], entry=self.entry[owners], caps=self.caps[owners]
+            self,
+            values=self.values[owners],
+            entry=self.entry[owners],
+            caps=self.caps[owners],
+            units=self.units[owners],
         )
 
     def shares(self, total: Totals) -> FloatArray:
@@ -69,6 +86,20 @@ class Game:
     def gross_utilities(self, budgets: FloatArray, total: Totals) -> FloatArray:
         """Return pay less privacy cost, entry costs left aside."""
         return self.reward * (budgets / total) - self.cost.cost(self.values, budgets)
+
+
+def pays_for_information(pay_for: str) -> bool:
+    """Say which of the two kinds of pay was asked for."""
+    if pay_for not in ("budget", "information"):
+        raise InvalidGame(f"pay_for must be 'budget' or 'information'; found {pay_for!r:.60}")
+    return pay_for == "information"
+
+
+def information_units(samples: object, owners: int) -> FloatArray:
+    """Return m^2 for each owner: what a unit of its budget counts as."""
+    records = per_owner("samples", samples, owners)
+    refuse_first("samples", records, records == 0, "above 0 where pay is for information")
+    return records**2
 
 
 def checked_reward(reward: object) -> float:

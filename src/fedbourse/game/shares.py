@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from fedbourse.game.rules import Game
 
 
-def equilibrium_total(game: Game) -> float:
-    """Return the total budget at which the shares of all of the game's owners sum to 1."""
+def equilibrium_total(game: Game, start: float = 1.0) -> float:
+    """Return the total budget at which all owners' shares sum to 1; look first at ``start``."""
     able = int((game.caps > 0).sum())
     if able < 2:
         raise NoEquilibrium(
             f"only {able} owner{'s' * (able != 1)} may spend anything (a cap above 0); "
             "an equilibrium needs two who compete"
         )
-    return falling_root(lambda total: float(game.shares(total).sum()) - 1.0)
+    return falling_root(lambda total: float(game.shares(total).sum()) - 1.0, start)

@@ -61,8 +61,19 @@ class Verdict:
     first: float
     """The metric's mean at the sweep's first setting, or what ``test`` says."""
     last: float
+    """The mean at the last setting, or what ``test`` says."""
     tau: float | None
     p_value: float | None
+
+    @property
+    def numbers(self) -> str:
+        """Return the numbers that decided, short."""
+        if self.claim.shape == "vanishes":
+            return f"goes to {self.first:g}"
+        if self.claim.shape == "always positive":
+            return f"in {self.last:.5g} of draws" if self.last < 1 else "in all draws"
+        ends = (f"{x:.4g}" if abs(x) >= 0.01 else f"{x:.2g}" for x in (self.first, self.last))
+        return " to ".join(ends)
 
     @property
     def word(self) -> str:

@@ -26,6 +26,8 @@ _LOOKS = {
     "population": ("#E69F00", "--", "s"),
     "averaged": ("#009E73", "-.", "^"),
     "precision": ("#D55E00", ":", "D"),
+    "mean": ("#000000", "-", "o"),
+    "spread": ("#666666", "--", "v"),
 }
 _STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -37,31 +39,31 @@ _STYLE: dict[str, Any] = {
     "figure.dpi": 200,
     "svg.hashsalt": "fedbourse",  # the same study gives the same bytes
 }
-_TITLES = {
-    "participants": "Participants",
-    "server_utility": "Server's utility at its best reward",
-    "user_utility": "Users' utility (model 'paper')",
+_LABELS = {
+    "participants": "participants",
+    "server_utility": "server's utility",
+    "user_utility": "users' utility, model 'paper'",
 }
 
 
 def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
     """Write each panel and the overview of all six as SVG and PNG; return the files."""
-    plt = _pyplot()
+    plt = need_matplotlib()
     written: list[Path] = []
     with plt.rc_context(_STYLE):
-        for metric in _TITLES:
+        for metric in _LABELS:
             for sweep in SWEEPS:
                 figure, axes = plt.subplots(figsize=(3.5, 2.8), layout="constrained")
                 _panel(axes, study, metric, sweep)
-                figure.supxlabel(_caption(study), fontsize=6)
+                figure.supxlabel(_caption(study), fontsize=7)
                 written += _save(figure, folder / f"{metric}_by_{sweep.name}")
                 plt.close(figure)
         figure, grid = plt.subplots(3, 2, figsize=(7.2, 8.2), layout="constrained")
-        for row, metric in zip(grid, _TITLES, strict=True):
+        for row, metric in zip(grid, _LABELS, strict=True):
             for axes, sweep in zip(row, SWEEPS, strict=True):
                 _panel(axes, study, metric, sweep)
         for letter, axes in zip("abcdef", grid.flat, strict=True):
-            axes.set_title(f"({letter}) {axes.get_title()}", fontsize=9)
+            axes.set_title(f"({letter})", fontsize=9, loc="left")
         figure.supxlabel(_caption(study), fontsize=7)
         written += _save(figure, folder / "overview")
         plt.close(figure)
@@ -69,7 +71,7 @@ def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
 
 
 def _caption(study: PaperStudy) -> str:
-    return f"lines: means of {study.draws} draws; bands: 10th to 90th percentile of the draws"
+    return f"lines: means of {study.draws} draws, seed {study.seed}; bands: 10th to 90th percentile"
 
 
 def _panel(axes: Axes, study: PaperStudy, metric: str, sweep: Sweep) -> None:
@@ -77,22 +79,24 @@ def _panel(axes: Axes, study: PaperStudy, metric: str, sweep: Sweep) -> None:
     if metric == "server_utility":
         for model in ACCURACY_MODELS:
             _line(axes, study.along(sweep.name, model), metric, label=model, look=model)
-        axes.legend(fontsize=7, ncols=2)
+        # The same scale in both panels, with room for the legend below the lines.
+        rows = [o.metrics[metric] for o in study.outcomes]
+        low, high = np.quantile(rows, 0.1, axis=1).min(), np.quantile(rows, 0.9, axis=1).max()
+        axes.set_ylim(low - 0.3 * (high - low), high + 0.05 * (high - low))
+        axes.legend(fontsize=7, ncols=2, loc="lower center")
     elif metric == "user_utility":
-        _line(axes, paper, "user_utility", label="mean of all users")
-        _line(axes, paper, "user_spread", label="standard deviation over users", look="precision")
+        _line(axes, paper, "user_utility", label="mean of all users", look="mean")
+        _line(axes, paper, "user_spread", label="standard deviation over users", look="spread")
         axes.set_yscale("log")
         axes.legend(fontsize=7)
     else:
-        _line(axes, paper, metric, label="mean")
+        _line(axes, paper, metric, label="mean", look="mean")
         axes.set_ylim(bottom=0)
-    axes.set_xlabel(sweep.label)
-    axes.set_title(_TITLES[metric], fontsize=9)
+    axes.set_xlabel(f"{sweep.label} ({sweep.fixed})")
+    axes.set_ylabel(_LABELS[metric])
 
 
-def _line(
-    axes: Axes, outcomes: list[Outcome], metric: str, *, label: str, look: str = "paper"
-) -> None:
+def _line(axes: Axes, outcomes: list[Outcome], metric: str, *, label: str, look: str) -> None:
     """Draw the mean over draws, and a band from the 10th to the 90th percentile."""
     x = [o.sweep.parameter(o.setting) for o in outcomes]
     rows = [o.metrics[metric] for o in outcomes]
@@ -111,7 +115,8 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
     return [svg, png]
 
 
-def _pyplot() -> Any:
+def need_matplotlib() -> Any:
+    """Return pyplot, set up to write files; or say which extra is missing."""
     try:
         import matplotlib as mpl
     except ImportError:

@@ -42,6 +42,7 @@ class Sweep:
     name: str
     symbol: str
     label: str
+    fixed: str
     settings: tuple[Setting, ...]
 
     def parameter(self, setting: Setting) -> float:
@@ -53,13 +54,15 @@ SWEEPS = (
     Sweep(
         "owners",
         "n",
-        "number of owners n",
+        "number of owners $n$",
+        "$v_{max}$ = 5",
         tuple(Setting(n, 5.0) for n in range(100, 1001, 100)),
     ),
     Sweep(
         "value_max",
         "v_max",
-        "largest privacy value $v_{max}$",
+        "largest value $v_{max}$",
+        "$n$ = 1000",
         tuple(Setting(1000, float(v)) for v in range(2, 11)),
     ),
 )

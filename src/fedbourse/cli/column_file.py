@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 KINDS = (".csv", ".parquet", ".npy", ".txt")
 
 
-def read_column(spec: str) -> npt.NDArray[Any]:
-    """Return the column that ``FILE[:COLUMN]`` names; - reads CSV or plain numbers from stdin."""
+def read_column(spec: str, *names: str) -> npt.NDArray[Any]:
+    """Return the column that ``FILE[:COLUMN]`` names; - reads plain numbers or CSV from stdin.
+
+    Where no column is named and there are several, it is the one called by one of ``names``.
+    """
     path, wanted = _split(spec)
     name = "standard input" if path == "-" else path
     kind = ".csv" if path == "-" else Path(path).suffix.lower()
@@ -32,11 +35,11 @@ def read_column(spec: str) -> npt.NDArray[Any]:
         raise InvalidFile(f"{name} cannot be read: {error.strerror}") from None
     if not data.strip():
         raise InvalidFile(f"{name} is empty; it must hold one value for each owner")
-    if kind == ".txt":
+    if kind == ".txt" or (path == "-" and wanted is None and _is_plain(data)):
         return _text(name, data)
     if kind == ".npy":
         return _npy(name, data)
-    return _column(name, *_table(name, kind, data), wanted)
+    return _column(name, *_table(name, kind, data), wanted, names)
 
 
 def _split(spec: str) -> tuple[str, str | None]:
@@ -54,12 +57,19 @@ def _text(name: str, data: bytes) -> npt.NDArray[np.float64]:
         raise InvalidFile(f"{name} is not UTF-8 text: byte {error.start} is wrong") from None
     numbers: list[float] = []
     for i, line in enumerate(lines, start=1):
-        for word in line.partition("#")[0].replace(",", " ").split():
+        for word in line.partition("#")[0].split():
             try:
                 numbers.append(float(word))
             except ValueError:
                 raise InvalidFile(f"{name}, line {i}: {word[:40]!r} is no number") from None
     return np.array(numbers)
+
+
+def _is_plain(data: bytes) -> bool:
+    """Say whether text starts with a number that stands alone, not with a line of a table."""
+    lines = (line.partition(b"#")[0].split() for line in data.splitlines())
+    first = next((words[0] for words in lines if words), b"")
+    return _is_number(first.decode("utf-8", "replace"))
 
 
 def _npy(name: str, data: bytes) -> npt.NDArray[Any]:
@@ -86,26 +96,35 @@ def _table(name: str, kind: str, data: bytes) -> tuple[Any, Any]:
     try:
         if kind == ".parquet":
             return parquet.read_table(pa.BufferReader(data)), pa
-        first = data.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
-        headless = all(_is_number(cell) for cell in first.split(","))
-        options = csv.ReadOptions(autogenerate_column_names=headless)
-        return csv.read_csv(pa.BufferReader(data), read_options=options), pa
+        data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+        first = data.splitlines()[0].decode("utf-8", "replace")
+        headless = all(_is_number(cell.strip(' "')) for cell in first.split(","))
+        table = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(autogenerate_column_names=headless),
+            convert_options=csv.ConvertOptions(null_values=[""]),  # nan is a number, if no value
+        )
+        return table.rename_columns([name.strip() for name in table.column_names]), pa
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0][:160]
         raise InvalidFile(f"{name} is not a whole {kind} file: {reason}") from None
 
 
-def _column(name: str, table: Any, pa: Any, wanted: str | None) -> npt.NDArray[Any]:
+def _column(
+    name: str, table: Any, pa: Any, wanted: str | None, usual: tuple[str, ...]
+) -> npt.NDArray[Any]:
     names = list(table.column_names)
     if wanted is None:
-        candidates = [n for n in names if n in ("value", "values")] or names
+        candidates = [n for n in names if n in usual] if len(names) > 1 else names
         if len(candidates) != 1:
             raise InvalidFile(
                 f"{name} has the columns {', '.join(names)}; say which one, as FILE:COLUMN"
             )
         wanted = candidates[0]
-    elif wanted not in names:
-        raise InvalidFile(f"{name} has no column {wanted!r}; it has {', '.join(names)}")
+    if names.count(wanted) != 1:
+        raise InvalidFile(f"{name} must have one column {wanted!r}; it has {', '.join(names)}")
+    if not table.num_rows:
+        raise InvalidFile(f"{name} has no rows; it must hold one number for each owner")
     column = table.column(wanted)
     if column.null_count:
         row = column.is_null().to_pylist().index(True)
