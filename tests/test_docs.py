@@ -1,6 +1,7 @@
 """Every command, error and public name is documented; generated pages are up to date."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import fedbourse
 from fedbourse import errors
+from fedbourse.cli import main
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
@@ -42,6 +44,19 @@ def test_every_error_has_an_exit_code_and_a_page() -> None:
             assert f"`{name}`" in page
             assert 1 <= error.exit_code < 126
             assert 400 <= error.http_status < 600
+
+
+def test_every_key_of_the_json_documents_is_explained(capsys, tmp_path) -> None:
+    page = (ROOT / "docs" / "reference" / "json.md").read_text()
+    for arguments in (
+        ["solve", "--uniform", "1:5", "--owners", "9", "--json"],
+        ["study", "paper", "--draws", "2", "--out", str(tmp_path), "--json"],
+    ):
+        assert main(arguments) == 0
+        document = json.loads(capsys.readouterr().out)
+        rows = [row for value in document.values() if isinstance(value, list) for row in value]
+        keys = {*document, *(key for row in rows if isinstance(row, dict) for key in row)}
+        assert not [key for key in keys if f"`{key}`" not in page]
 
 
 def test_links_lead_somewhere() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
+from fedbourse.cli.solve import solve
+from fedbourse.cli.study import study_app
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
 from fedbourse.version import __version__
 
@@ -21,13 +23,8 @@ app = App(
     help_format="markdown",
     suppress_keyboard_interrupt=False,
 )
-# By name, so that a command's libraries are imported only when it runs.
-app.command(
-    "fedbourse.cli.solve:solve", name="solve", help="Solve a game: who takes part, for what pay."
-)
-app.command(
-    "fedbourse.cli.study:study_app", name="study", help="Run a study: verdicts, figures, tables."
-)
+app.command(solve)
+app.command(study_app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

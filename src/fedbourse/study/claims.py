@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from fedbourse.game import ACCURACY_MODELS, Accuracy
 from fedbourse.study.paper import WEIGHT
@@ -112,6 +111,8 @@ def _judge(study: PaperStudy, claim: Claim, model: str) -> Verdict:
 
 def _trend(parameters: FloatArray, table: FloatArray, *, sign: int) -> tuple[bool, float, float]:
     """Return whether the rows move the way of ``sign``, with tau and its p-value."""
+    from scipy.stats import kendalltau
+
     draws = table.shape[1]
     found = kendalltau(np.repeat(parameters, draws), table.ravel())
     tau, p = float(found.statistic), float(found.pvalue)
