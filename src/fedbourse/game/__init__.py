@@ -1,6 +1,6 @@
 """The two-stage game: how owners answer a reward, and which reward is best for the buyer."""
 
-from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy, Training
+from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy
 from fedbourse.game.certificate import regret, tolerance
 from fedbourse.game.costs import COSTS, PrivacyCost
 from fedbourse.game.discovery import (
@@ -16,6 +16,7 @@ from fedbourse.game.reply import best_response
 from fedbourse.game.reward import Offer, best_reward
 from fedbourse.game.reward_expected import ExpectedOffer
 from fedbourse.game.support import Support
+from fedbourse.game.training import Training
 
 __all__ = [
     "ACCURACY_MODELS",

@@ -1,8 +1,7 @@
-"""What the budgets bought are worth to the buyer: noise, and four models of accuracy.
+"""Four models of the accuracy that budgets buy.
 
-A step with owner i's answer carries noise of squared norm d eta^2 sigma_i^2 = a_i / r_i, where
-a_i = 2 d eta^2 T L^2 / m_i^2. Call y_i = r_i / a_i the precision of its answers. A model turns the
-precisions of those who take part into a quality between 0 (noise only) and 1 (no noise), and
+A model turns the precisions y_i (see ``training``) of those who take part into a quality between 0
+(noise only) and 1 (no noise), and
 
     accuracy = chance + (ceiling - chance) * quality.
 """
@@ -10,79 +9,18 @@ precisions of those who take part into a quality between 0 (noise only) and 1 (n
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame, InvalidInput
-from fedbourse.game.columns import FloatArray, IntArray, positive
-from fedbourse.privacy import noise_scale
-from fedbourse.units import number, whole_number
+from fedbourse.errors import InvalidInput
+from fedbourse.units import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """The training that a task asks for (Algorithm 1).
-
-    >>> Training(dimension=1000, step_size=0.1, iterations=500, samples=1000).noise_factor
-    0.01
-    """
-
-    dimension: int
-    """d, the number of the model's parameters."""
-    step_size: float
-    """eta."""
-    iterations: int
-    """T, the number of rounds."""
-    samples: float | FloatArray
-    """m, the records that each answer is the mean of: one number, or one for each owner."""
-    clip: float = 1.0
-    """L, the norm that each record's gradient is clipped to."""
-
-    def __post_init__(self) -> None:
-        """Check every number once."""
-
-        def keep(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        keep("dimension", whole_number("dimension", self.dimension, at_least=1))
-        keep("step_size", number("step_size", self.step_size, above=0))
-        keep("iterations", whole_number("iterations", self.iterations, at_least=1))
-        keep("clip", number("clip", self.clip, above=0))
-        if isinstance(self.samples, numbers.Real):
-            keep("samples", number("samples", self.samples, above=0))
-        else:
-            keep("samples", positive("samples", self.samples))
-
-    @property
-    def noise_factor(self) -> float | FloatArray:
-        """Return a = 2 d eta^2 T L^2 / m^2: what a budget r leaves of noise is a / r."""
-        noise = self.step_size * self.clip / self.samples
-        return 2.0 * self.dimension * self.iterations * noise**2
-
-    def precisions(self, budgets: FloatArray, participants: IntArray) -> FloatArray:
-        """Return y = r / a for each participant."""
-        factor = self.noise_factor
-        return budgets / (factor if isinstance(factor, float) else factor[participants])
-
-    def noise_scale(self, budgets: FloatArray, participants: IntArray) -> FloatArray:
-        """Return the standard deviation of each participant's noise, a coordinate."""
-        m = self.samples
-        samples = np.full(len(budgets), m) if isinstance(m, float) else m[participants]
-        return noise_scale(budgets, clip=self.clip, samples=samples, iterations=self.iterations)
-
-    def check_owners(self, owners: int) -> None:
-        """Refuse records for another number of owners."""
-        if not isinstance(self.samples, float) and len(self.samples) != owners:
-            raise InvalidGame(
-                f"samples must hold one number for each of {owners} owners; "
-                f"found {len(self.samples)}"
-            )
+    from fedbourse.game.columns import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

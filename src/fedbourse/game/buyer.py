@@ -19,8 +19,9 @@ from fedbourse.game.shares import equilibrium_total
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.game.accuracy import Accuracy, Training
+    from fedbourse.game.accuracy import Accuracy
     from fedbourse.game.columns import FloatArray, IntArray
+    from fedbourse.game.training import Training
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
-from fedbourse.game.accuracy import Accuracy, Training, accuracy_named
+from fedbourse.game.accuracy import Accuracy, accuracy_named
 from fedbourse.game.buyer import Buyer
 from fedbourse.game.columns import column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
@@ -21,6 +21,7 @@ from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
     from fedbourse.game.rules import PayFor
+    from fedbourse.game.training import Training
 
 
 @dataclass(frozen=True, eq=False)
