@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from hypothesis import strategies as st
+
+from oracles import exact_shares
 
 plain_value = st.floats(0.01, 100.0)
 tied_value = st.integers(1, 12).map(lambda k: k / 10)  # decimal ties such as 0.1, 0.2, 0.3
@@ -14,5 +19,19 @@ plain_values = st.lists(plain_value, min_size=2, max_size=40)
 tied_values = st.lists(tied_value, min_size=2, max_size=40)
 wide_values = st.lists(wide_value, min_size=2, max_size=40)
 all_values = st.one_of(plain_values, tied_values, wide_values)
+
+
+@st.composite
+def near_ties(draw: st.DrawFn) -> list[float]:
+    """Games whose dearest owner stands at the threshold of the others, give or take a digit."""
+    base = draw(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=30))
+    shares = exact_shares(base)
+    inside = [Fraction(v) for v, share in zip(base, shares, strict=True) if share > 0]
+    tie = float(sum(inside) / (len(inside) - 1))
+    for _ in range(abs(step := draw(st.integers(-2, 2)))):
+        tie = math.nextafter(tie, math.copysign(math.inf, step))
+    copies = draw(st.integers(1, 3))
+    return draw(st.permutations([*base, *[tie] * copies]))
+
 
 rewards = st.floats(1e-3, 1e3)

@@ -111,6 +111,8 @@ def test_the_papers_game(run) -> None:
         (b"\n1 # alice\n1.2\n\n1.4\n9\n", "-"),
         (b"value\n1\n1.2\n1.4\n9\n", "-"),
         (b"id,nu\n1,1\n2,1.2\n3,1.4\n4,9\n", "-:nu"),
+        (b'"1"\n"1.2"\n"1.4"\n"9"\n', "-"),
+        (b"1\r1.2\r1.4\r9\r", "-"),
         (b"1,1\n2,1.2\n3,1.4\n4,9\n", "-:f1"),
         (b"\xef\xbb\xbfvalue\r\n1\r\n1.2\r\n1.4\r\n9\r\n", "-"),
         (b"\n\nid, value\n1,1\n2,1.2\n3,1.4\n4,9\n", "-"),
@@ -216,6 +218,14 @@ BAD = {
     "which column": (["--values", "two.csv"], "has the columns a, b; say which one"),
     "no such column": (["--values", "two.csv:c"], "must have one column 'c'; it has a, b"),
     "column of text": (["--values", "values.txt:c"], "has no named columns"),
+    "a damaged table": (["--values", "damaged.parquet"], "damaged.parquet is not a whole"),
+    "a foreign header": (["--values", "foreign.csv:a"], "foreign.csv"),
+    "half an archive": (["--values", "archive.npy"], "archive.npy is not a whole .npy file"),
+    "a hole in a column": (["--values", "gap.csv"], "row 1: the cell is empty"),
+    "half an owner": (["--uniform", "1:5", "--owners", "2.5"], "owners must be a whole number"),
+    "too many owners": (["--uniform", "1:5", "--owners", "1e21"], "at most 1e10; found 1e.21"),
+    "half a dimension": (["--values", "values.txt", "--dimension", "1.5"], "whole number"),
+    "no noise": (["--values", "values.txt", "--step-size", "1e-200"], "between 1e-290 and 1e290"),
     "only a header": (["--values", "head.csv"], "head.csv has no rows"),
     "nan in a table": (["--values", "nan.csv"], r"values\[1\] must be .* found nan"),
     "a decimal comma": (["--values", "comma.txt"], "line 1: '1,5' is no number"),
@@ -254,6 +264,12 @@ def test_bad_input_gets_one_clear_sentence(run, case) -> None:
     np.save("pickle.npy", np.array([object()]), allow_pickle=True)
     Path("ragged.csv").write_text("a,b\n1,2\n3\n")
     Path("two.csv").write_text("a,b\n1,2\n3,4\n")
+    whole = Path("values.parquet").read_bytes()
+    Path("damaged.parquet").write_bytes(whole[:4] + b"x" * 60 + whole[64:])
+    Path("foreign.csv").write_bytes(b"caf\xe9,a\n1,2\n3,4\n")
+    np.savez("archive.npz", np.ones(100))
+    Path("archive.npy").write_bytes(Path("archive.npz").read_bytes()[:-40])
+    Path("gap.csv").write_text("value\n1\n\n3\n")
     Path("head.csv").write_text("value\n")
     Path("nan.csv").write_text("value\n1\nnan\n3\n")
     Path("comma.txt").write_text("1,5 2\n")

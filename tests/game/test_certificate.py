@@ -52,6 +52,25 @@ def test_a_dominating_owner_does_not_cancel() -> None:
     assert regret(values, budgets * [1, 0.5], reward=1.0) > 1e-19
 
 
+def test_whoever_does_not_earn_its_entry_cost_gains_by_leaving() -> None:
+    assert regret([1.0, 1.0], [0.25, 0.25], reward=1.0, entry_cost=0.3) == pytest.approx(0.05)
+    assert regret([1.0, 1.0], [0.25, 0.25], reward=1.0, entry_cost=0.2) == 0
+
+
+def test_tiny_and_huge_profiles_have_a_regret_or_an_error() -> None:
+    assert regret([1.0, 2.0], [5e-324, 0.0], reward=1.0) <= 1.0
+    assert regret([1.0, 2.0], [1e300, 1e-300], reward=1.0, cost="paper-exponential") == math.inf
+    with pytest.raises(InvalidGame, match="finite number; found inf"):
+        regret([1.0, 2.0], [1e308, 1e308], reward=1.0)
+
+
+def test_a_reply_to_the_smallest_total() -> None:
+    # r (Q + r)^2 = R Q / (2 v), and Q is nothing beside r.
+    assert best_response(1.0, 1e-300, reward=1.0, cost="quadratic") == pytest.approx(
+        7.937e-101, rel=1e-3
+    )
+
+
 def test_a_spoilt_profile_is_noticed() -> None:
     values = np.random.default_rng(0).uniform(1, 5, 300)
     for cost in ("linear", "quadratic", "exponential"):

@@ -67,6 +67,7 @@ def test_every_kind_of_column_gives_the_same_game(column, cost) -> None:
         (pd.Series([1, None], dtype="Int64"), r"values\[1\] must be .*; found nan"),
         (pl.Series([1.0, None]), r"values\[1\] must be a finite number above 0; found nan"),
         (pa.array([1.0, None]), r"values\[1\] must be a finite number above 0; found nan"),
+        (np.array([1, 2], dtype="m8[ns]"), "found dates or times"),
         (pd.DataFrame({"a": [1, 2]}), r"found an array of shape \(2, 1\)"),
     ],
 )

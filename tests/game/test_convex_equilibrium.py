@@ -140,6 +140,40 @@ def test_a_cap_of_zero_keeps_an_owner_out_and_one_owner_alone_has_no_rival() -> 
         equilibrium([1.0, 1.0], reward=1.0, caps=[0.0, 9.0])
 
 
+@pytest.mark.parametrize("values", [[6.0, 3, 1, 2, 8], [7.0, 2, 10, 5], [1.0, 1, 2], [3.0, 4, 7]])
+@pytest.mark.parametrize("reward", [1.0, 7.0, 44.0])
+def test_rounding_lets_no_tied_owner_in(values, reward) -> None:
+    exact = equilibrium(values, reward=reward).participants.tolist()
+    tied = {"caps": 1e6}, {"entry_cost": [0.0] * len(values)}, {"cost": OwnLinear()}
+    for terms in tied:
+        assert equilibrium(values, reward=reward, **terms).participants.tolist() == exact
+
+
+class OwnLinear:
+    def cost(self, values, budgets):
+        return values * budgets
+
+    def marginal(self, values, budgets):
+        return values + 0 * budgets
+
+
+def test_values_a_last_digit_apart_are_no_fault_of_the_cost() -> None:
+    found = equilibrium([0.010000000000000002, 0.01], reward=1.0, cost=Cubic())
+    assert len(found.participants) == 2
+
+
+@pytest.mark.parametrize(("n", "dear"), [(30_000, 1e6), (10_000, 1e9), (100_000, 1e6)])
+def test_one_cheap_owner_among_many_dear_ones(n, dear) -> None:
+    found = equilibrium(np.r_[1.0, np.full(n - 1, dear)], reward=3.0, cost="exponential")
+    assert found.regret <= tolerance(3.0, len(found.participants))
+
+
+def test_a_lone_participant_is_never_an_equilibrium() -> None:
+    for terms in ({"cost": "exponential"}, {"caps": 1e9}):
+        with pytest.raises(InvalidGame, match="too far apart"):
+            equilibrium([1.0, 1e16], reward=1.0, **terms)
+
+
 class Bad:
     def __init__(self, cost, marginal) -> None:
         self.cost, self.marginal = cost, marginal

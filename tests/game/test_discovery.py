@@ -36,6 +36,11 @@ def test_a_handful_of_rounds_is_enough(n: int) -> None:
     assert discover(values, reward=10.0, cost="exponential").rounds <= 18
 
 
+@pytest.mark.parametrize("start", [1e-30, 1e-20, 1e20])
+def test_any_first_announcement_will_do(start) -> None:
+    assert discover([1.0, 1.0], reward=1.0, start=start).total_budget == pytest.approx(0.5)
+
+
 def test_the_market_needs_two_sums_and_no_value() -> None:
     values, reward = [1.0, 1.2, 1.4, 3.0], 10.0
     market = Discovery.start(total_budget=1.0)
@@ -85,6 +90,9 @@ def test_a_discovery_that_may_not_end_says_so() -> None:
         (lambda: Discovery.start(total_budget=1).move(positive=2, share_sum=3), "at most 2"),
         (lambda: Discovery.start(total_budget=1).move(positive=-1, share_sum=0), "positive"),
         (lambda: share_at(0, 1, reward=1), "value must be"),
+        (lambda: best_reply_rounds([1, 1], [1], reward=1), "each of 2 owners; found 1"),
+        (lambda: best_reply_rounds([1, 1], [1, -1], reward=1), r"budgets\[1\]"),
+        (lambda: best_reply_rounds([1, 1], 1.0, reward=1, damping=2), "damping must be"),
     ],
 )
 def test_bad_answers_are_refused(call, words) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbourse import InvalidGame, equilibrium, regret, tolerance
+from fedbourse import InvalidGame, NoEquilibrium, Support, equilibrium, regret, tolerance
+from fedbourse.game.equilibrium import _linear_profile
 from oracles import COSTS, algorithm_2, brute_force_regret, exact_shares
-from strategies import all_values, plain_values, rewards
+from strategies import all_values, near_ties, plain_values, rewards
 
 
 def test_the_tied_owner_of_the_oracle_stays_out() -> None:
@@ -34,6 +36,12 @@ def test_who_takes_part_is_decided_as_in_exact_arithmetic(values: list[float]) -
     found = equilibrium(values, reward=1.0)
     expected = [i for i, share in enumerate(exact_shares(values)) if share > 0]
     assert found.participants.tolist() == expected
+
+
+@given(near_ties())
+def test_a_last_digit_decides_as_in_exact_arithmetic(values: list[float]) -> None:
+    expected = [i for i, share in enumerate(exact_shares(values)) if share > 0]
+    assert equilibrium(values, reward=1.0).participants.tolist() == expected
 
 
 @given(all_values)
@@ -100,6 +108,21 @@ def test_everybody_takes_part_where_all_are_equal() -> None:
     assert found.payments == pytest.approx(np.full(n, 6.0 / n), rel=1e-12)
 
 
+def test_an_outsider_who_would_gain_spoils_the_certificate() -> None:
+    support = Support()
+    support.add([1.0, 1.2, 9.0])
+    found = support.participants()
+    assert found.cheapest_outsider == 9.0
+    _linear_profile(found, 1.0, 1.0 / found.threshold.tau, None)
+    planted = replace(found, cheapest_outsider=found.threshold.tau * 0.9)
+    with pytest.raises(NoEquilibrium, match="would gain"):
+        _linear_profile(planted, 1.0, 1.0 / found.threshold.tau, None)
+
+
+def test_the_tolerance_is_a_billionth_of_the_reward_over_the_participants_squared() -> None:
+    assert tolerance(5.0, 1000) == pytest.approx(5e-15)
+
+
 def test_the_tolerance_notices_a_tenth_of_the_owners_missing() -> None:
     # Plain 1e-9 R would pass this profile.
     n, reward = 100_000, 1.0
@@ -133,6 +156,7 @@ def test_an_equilibrium_does_not_change_with_the_array_it_came_from() -> None:
         ([1e300] * 2, 1e-300, "beyond what a float can hold"),
         ([1e-300] * 2, 1e300, "beyond what a float can hold"),
         ([1.7e308] * 3, 1.0, "beyond what a float can hold"),
+        ([5e305, 6e305, 7e305, 5.5e305], 8e-15, "beyond what a float can hold"),
     ],
 )
 def test_budgets_that_no_float_can_hold_are_an_error(values, reward, words) -> None:
@@ -142,7 +166,7 @@ def test_budgets_that_no_float_can_hold_are_an_error(values, reward, words) -> N
 
 def test_shares_that_no_float_can_hold_are_an_error() -> None:
     with pytest.raises(InvalidGame, match="too far apart"):
-        equilibrium([1e-300, 1e300], reward=1.0)
+        equilibrium([1e-250, 1e250], reward=1.0)
 
 
 @pytest.mark.parametrize("reward", [0, -1, math.nan, math.inf, "2", None, True])

@@ -149,6 +149,39 @@ def test_a_best_reward_beside_a_jump_is_on_the_right_side_of_it(model) -> None:
         assert offer.utility > 10
 
 
+@pytest.mark.parametrize("terms", [{"entry_cost": [0.0] * 5}, {"caps": 1e6}])
+def test_terms_that_bind_nobody_change_no_offer(terms) -> None:
+    values = [6.0, 3, 1, 2, 8]
+    free = best_reward(values, PAPER, weight=20)
+    assert best_reward(values, PAPER, weight=20, **terms).utility == pytest.approx(free.utility)
+
+
+@pytest.mark.parametrize("terms", [{"cost": "exponential"}, {"caps": 1e9}])
+def test_the_search_finds_the_smallest_rewards_too(terms) -> None:
+    training = Training(dimension=1, step_size=1e-8, iterations=1, samples=1)
+    offer = best_reward([1.0, 2.0], training, weight=20, accuracy="precision", **terms)
+    assert offer.reward < 1e-6
+    assert offer.utility > 20 - 2e-6
+
+
+def test_records_and_pay_reach_the_search() -> None:
+    # The cheapest owners stand last and have the fewest records.
+    values = np.array([4.0, 3.0, 1.0, 1.2, 1.1])
+    training = Training(
+        dimension=1000, step_size=0.1, iterations=500, samples=[9e3, 5e3, 200, 300, 400]
+    )
+    for pay_for in ("budget", "information"):
+        terms = {"cost": "exponential", "pay_for": pay_for}
+        offer = best_reward(values, training, weight=20, accuracy="precision", caps=0.5, **terms)
+        for reward in np.geomspace(0.01, 9.9, 200):
+            found = equilibrium(
+                values, reward=float(reward), samples=training.samples, caps=0.5, **terms
+            )
+            m = np.array(training.samples)[found.participants]
+            noise = 1 / (m**2 * found.budgets / (2 * 1000 * 500 * 0.01)).sum()
+            assert 10 * (1 + 1 / (1 + noise)) - reward <= offer.utility + 1e-9
+
+
 def test_of_two_peaks_the_higher_one_is_found() -> None:
     values = [1.0, 1.0] + [10.0] * 28
     offer = best_reward(
@@ -265,6 +298,7 @@ def test_many_games_at_once_equal_one_at_a_time() -> None:
         ({"weight": 0}, "weight must be a finite number above 0; found 0"),
         ({"weight": math.nan}, "weight must be .* found nan"),
         ({"accuracy": "best"}, "accuracy must be one of paper, population"),
+        ({"pay_for": "love"}, "pay_for must be"),
         ({"owners": 5}, "owners= goes with a distribution"),
     ],
 )
@@ -297,6 +331,8 @@ def test_a_uniform_distribution_needs_room(low, high) -> None:
         ({"iterations": True}, "iterations must be a number; found True"),
         ({"samples": 0}, "samples must be a finite number above 0; found 0"),
         ({"samples": [1, -2]}, r"samples\[1\] must be a finite number above 0; found -2"),
+        ({"step_size": 1e200}, "must lie between 1e-290 and 1e290; found inf"),
+        ({"samples": 1e300}, "must lie between 1e-290 and 1e290; found 0"),
         ({"clip": math.inf}, "clip must be a finite number above 0; found inf"),
     ],
 )

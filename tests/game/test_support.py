@@ -1,5 +1,7 @@
 """One pass, any chunks, any order of merging: the same participants."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,10 +141,41 @@ def test_fewer_than_two_owners_are_no_game(owners: int) -> None:
 
 @given(st.lists(st.floats(-1e300, 1e300), max_size=400), st.floats(-1e300, 1e300))
 def test_the_exact_sum_is_correctly_rounded(values: list[float], extra: float) -> None:
-    from fractions import Fraction
-
     expected = float(sum(map(Fraction, values), Fraction(extra)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spans, "BLOCK", 8)
         patch.setattr(exact_sum, "BLOCK", 8)
         assert exact_sum.exact_sum(np.array(values), extra) == expected
+
+
+def test_the_exact_sum_of_a_long_column_loses_nothing(monkeypatch) -> None:
+    monkeypatch.setattr(spans, "BLOCK", 8)
+    monkeypatch.setattr(exact_sum, "BLOCK", 8)
+    for parts in ([1.0, 1e16, -1e16], [1e300, 1.0, 1e-300, -1e300], [1e200, 1e100, 1.0, -1e200]):
+        values = np.repeat(parts, 104)  # lanes that meet all of them, one after the other
+        expected = float(sum(map(Fraction, values.tolist())))
+        assert exact_sum.exact_sum(values) == expected
+
+
+def test_huge_values_do_not_overflow_the_search() -> None:
+    values = np.full(20_000, 1e304)
+    values[10_000], values[5] = 1.0, 2e304
+    assert solved(values)[0] == 0
+
+
+def test_owners_cannot_be_counted_twice() -> None:
+    one, two = Support(), Support()
+    one.add([1.0, 2.0])
+    two.add([1.0, 2.0])
+    with pytest.raises(InvalidGame, match="cannot be merged with itself"):
+        one.merge(one)
+    one.merge(two)
+    with pytest.raises(InvalidGame, match="position 0 was added twice"):
+        one.participants()
+
+
+def test_dense_needs_positions_from_0() -> None:
+    late = Support(first_position=10)
+    late.add([1.0, 1.0, 2.0])
+    with pytest.raises(InvalidGame, match="positions 0 to 2; found position 11"):
+        linear_equilibrium(late, reward=1.0).dense()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,9 @@ def read_column(spec: str, *names: str) -> npt.NDArray[Any]:
         raise InvalidFile(f"{name} has no named columns, so :{wanted} must go")
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidFile(f"{name} cannot be read: {error.strerror}") from None
+    except (OSError, AttributeError) as error:  # there may be no standard input
+        reason = getattr(error, "strerror", None) or "it is closed"
+        raise InvalidFile(f"{name} cannot be read: {reason}") from None
     if not data.strip():
         raise InvalidFile(f"{name} is empty; it must hold one value for each owner")
     if kind == ".txt" or (path == "-" and wanted is None and _is_plain(data)):
@@ -44,7 +46,7 @@ def read_column(spec: str, *names: str) -> npt.NDArray[Any]:
 
 def _split(spec: str) -> tuple[str, str | None]:
     """Split off the column, unless the whole is a file whose name has a colon."""
-    if ":" in spec and not Path(spec).exists():
+    if ":" in spec and not os.path.exists(spec):
         path, column = spec.rsplit(":", 1)
         return path, column
     return spec, None
@@ -75,8 +77,8 @@ def _is_plain(data: bytes) -> bool:
 def _npy(name: str, data: bytes) -> npt.NDArray[Any]:
     try:
         found = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # a damaged file fails in many ways, each as little our fault
+        reason = " ".join(str(error).split())[:160]
         raise InvalidFile(f"{name} is not a whole .npy file of numbers: {reason}") from None
     if not isinstance(found, np.ndarray):
         raise InvalidFile(f"{name} holds several arrays; it must be a .npy file of one column")
@@ -96,17 +98,18 @@ def _table(name: str, kind: str, data: bytes) -> tuple[Any, Any]:
     try:
         if kind == ".parquet":
             return parquet.read_table(pa.BufferReader(data)), pa
-        data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+        data = data.removeprefix(b"\xef\xbb\xbf").strip() + b"\n"
         first = data.splitlines()[0].decode("utf-8", "replace")
         headless = all(_is_number(cell.strip(' "')) for cell in first.split(","))
         table = csv.read_csv(
             pa.BufferReader(data),
             read_options=csv.ReadOptions(autogenerate_column_names=headless),
+            parse_options=csv.ParseOptions(ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(null_values=[""]),  # nan is a number, if no value
         )
         return table.rename_columns([name.strip() for name in table.column_names]), pa
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0][:160]
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = " ".join(str(error).split())[:160]
         raise InvalidFile(f"{name} is not a whole {kind} file: {reason}") from None
 
 

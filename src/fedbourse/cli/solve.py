@@ -34,8 +34,8 @@ def solve(
     *,
     values: Annotated[str | None, Parameter(group=_OWNERS, allow_leading_hyphen=True)] = None,
     uniform: Annotated[str | None, Parameter(group=_OWNERS)] = None,
-    owners: Annotated[int | None, Parameter(group=_OWNERS)] = None,
-    seed: Annotated[int, Parameter(group=_OWNERS)] = 0,
+    owners: Annotated[float | None, Parameter(group=_OWNERS)] = None,
+    seed: Annotated[float, Parameter(group=_OWNERS)] = 0,
     cost: Annotated[CostName, Parameter(group=_OWNERS)] = "linear",
     entry_cost: Annotated[str, Parameter(group=_OWNERS)] = "0",
     caps: Annotated[str | None, Parameter(group=_OWNERS)] = None,
@@ -45,12 +45,12 @@ def solve(
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     weight: Annotated[float, Parameter(group=_REWARD)] = 20.0,
     pay_for: Annotated[Literal["budget", "information"], Parameter(group=_REWARD)] = "budget",
-    dimension: Annotated[int, Parameter(group=_TRAINING)] = 1000,
+    dimension: Annotated[float, Parameter(group=_TRAINING)] = 1000,
     step_size: Annotated[float, Parameter(group=_TRAINING)] = 0.1,
-    iterations: Annotated[int, Parameter(group=_TRAINING)] = 500,
+    iterations: Annotated[float, Parameter(group=_TRAINING)] = 500,
     samples: Annotated[str, Parameter(group=_TRAINING)] = "1000",
     clip: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
-    rows: Annotated[int, Parameter(group=_OUTPUT)] = 20,
+    rows: Annotated[float, Parameter(group=_OUTPUT)] = 20,
     as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
 ) -> None:
     """Solve a game: who takes part, with which budget, for what pay, at which reward.
@@ -109,11 +109,11 @@ def solve(
         Print one JSON document with every participant, in full precision.
     """
     column = _values(values, uniform, owners, seed)
-    rows = whole_number("rows", rows, at_least=0)
+    shown = whole_number("rows", rows, at_least=0)
     training = Training(
-        dimension=dimension,
+        dimension=whole_number("dimension", dimension, at_least=1),
         step_size=step_size,
-        iterations=iterations,
+        iterations=whole_number("iterations", iterations, at_least=1),
         samples=_number_or_column("samples", samples, "samples"),
         clip=clip,
     )
@@ -154,22 +154,22 @@ def solve(
         "weight": weight,
         "chance": chance,
         "ceiling": ceiling,
-        "dimension": dimension,
+        "dimension": training.dimension,
         "step_size": step_size,
-        "iterations": iterations,
+        "iterations": training.iterations,
         "clip": clip,
-        "seed": seed if uniform else None,
+        "seed": int(seed) if uniform else None,
         "version": __version__,
         "owners": _rows(found, column, training),
     }
     if as_json:
         print(json.dumps(document, allow_nan=False))
     else:
-        _print(document, rows)
+        _print(document, shown)
 
 
 def _values(
-    values: str | None, uniform: str | None, owners: int | None, seed: int
+    values: str | None, uniform: str | None, owners: float | None, seed: float
 ) -> npt.NDArray[Any]:
     if (values is None) == (uniform is None):
         raise InvalidInput("give the owners' values by one of --values and --uniform")
@@ -189,6 +189,8 @@ def _values(
     if owners is None:
         raise InvalidInput("--uniform needs --owners, the number of values to draw")
     count = whole_number("owners", owners, at_least=2, error=InvalidGame)
+    if count > 10**10:
+        raise InvalidGame(f"owners must be at most 1e10; found {count:g}")
     rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
     return Uniform(*ends).rvs(size=(count,), random_state=rng)
 

@@ -27,8 +27,8 @@ study_app = App(name="study", help="Run a study: verdicts, figures and tables.")
 def paper(
     *,
     out: Path = Path("study-paper"),
-    draws: int = 200,
-    seed: int = 0,
+    draws: float = 200,
+    seed: float = 0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Repeat the paper's whole evaluation, and judge each of its claims.
@@ -54,10 +54,12 @@ def paper(
     as_json
         Print one JSON document with every verdict and the files written.
     """
+    count = whole_number("draws", draws, at_least=2)
+    first = whole_number("seed", seed, at_least=0)
     need_matplotlib()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        study = _run(draws, seed)
+        study = _run(count, first)
         verdicts = judge(study)
         files = write_tables(study, verdicts, out) + draw_panels(study, out)
     except OSError as error:
@@ -80,8 +82,6 @@ def paper(
 
 
 def _run(draws: int, seed: int) -> PaperStudy:
-    whole_number("draws", draws, at_least=2)
-    whole_number("seed", seed, at_least=0)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

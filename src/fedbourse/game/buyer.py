@@ -14,7 +14,7 @@ from fedbourse.game.entry import equilibrium_with_entry
 from fedbourse.game.equilibrium import Equilibrium, equilibrium
 from fedbourse.game.reward_search import Probe
 from fedbourse.game.rules import Game, PayFor
-from fedbourse.game.shares import equilibrium_total
+from fedbourse.game.shares import equilibrium_budgets, equilibrium_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,8 +93,8 @@ class Buyer:
                 if game.entry.any():
                     budgets = equilibrium_with_entry(current)
                 else:
-                    total = equilibrium_total(current, start=total)
-                    budgets = current.shares(total) * total
+                    budgets = equilibrium_budgets(current, start=total)
+                    total = float(budgets.sum())
             except NoEquilibrium:
                 return Probe(reward, -math.inf, b"none")
             inside = np.flatnonzero(budgets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Linear
 from fedbourse.game.reply import best_replies
-from fedbourse.game.rules import Game, PayFor
+from fedbourse.game.rules import Game, PayFor, all_but
 from fedbourse.game.spans import blocks, on_every_core
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def largest_linear_regret(values: FloatArray, budgets: FloatArray, reward: float
     """Return the largest regret of the linear cost without caps and entry costs, block by block."""
     total = float(budgets.sum())
     largest = int(np.argmax(budgets))
-    rivals = float(budgets[:largest].sum() + budgets[largest + 1 :].sum())
+    rivals = all_but(budgets, largest)
 
     def work(start: int, stop: int) -> float:
         worst = 0.0
@@ -86,7 +87,10 @@ def tolerance(reward: float, participants: int) -> float:
 
 def regrets(game: Game, budgets: FloatArray) -> FloatArray:
     """Return what each owner could gain by changing its own budget, or by leaving or entering."""
-    total = float(budgets.sum())
+    with np.errstate(over="ignore"):
+        total = float(budgets.sum())
+    if math.isinf(total):
+        raise InvalidGame("budgets must sum to a finite number; found inf")
     if total == 0:  # against silence the smallest budget takes the whole reward
         return np.maximum(0.0, game.reward - game.entry)
     others = _others(budgets, total)
@@ -100,7 +104,7 @@ def regrets(game: Game, budgets: FloatArray) -> FloatArray:
         rounding = 4 * _EPS * (game.reward * budgets / total + game.cost.cost(game.values, budgets))
         leaving = np.where(game.entry > 0, game.entry - now - rounding, 0.0)
         result: FloatArray = np.where(
-            budgets > 0, np.maximum(gain, leaving), np.maximum(0.0, gain - game.entry)
+            budgets > 0, np.fmax(gain, leaving), np.maximum(0.0, gain - game.entry)
         )
     return result
 
@@ -109,7 +113,7 @@ def _others(budgets: FloatArray, total: float) -> FloatArray:
     """Return the sum of the others' budgets, for each owner; only the largest can cancel."""
     others: FloatArray = total - budgets
     largest = int(np.argmax(budgets))
-    others[largest] = budgets[:largest].sum() + budgets[largest + 1 :].sum()
+    others[largest] = all_but(budgets, largest)
     return np.maximum(others, 0.0)
 
 
@@ -117,9 +121,9 @@ def _linear_gain(
     v: FloatArray, budgets: FloatArray, others: FloatArray, total: float, reward: float
 ) -> FloatArray:
     """Return (sqrt(v P) - sqrt(R Q / P))^2 where a reply exists, else what staying costs."""
-    price = reward / total
-    reply = (np.sqrt(v * total) - np.sqrt(price * others)) ** 2
-    return np.where(v * others < reward, reply, budgets * (v - price))
+    with np.errstate(all="ignore"):
+        reply = (np.sqrt(v * total) - math.sqrt(reward) * np.sqrt(others / total)) ** 2
+        return np.where(v * others < reward, reply, budgets * v - reward * (budgets / total))
 
 
 def _convex_gain(game: Game, budgets: FloatArray, others: FloatArray, total: float) -> FloatArray:

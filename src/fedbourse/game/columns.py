@@ -29,6 +29,8 @@ def column(name: str, data: object) -> npt.NDArray[Any]:
         raise InvalidGame(
             f"{name} must be one column of numbers; found an array of shape {array.shape}"
         )
+    if array.dtype.kind in "mM":
+        raise InvalidGame(f"{name} must be numbers; found dates or times")
     return array if array.dtype.kind in "fiu" else _parse(name, array)
 
 

@@ -20,6 +20,10 @@ from fedbourse.errors import InvalidCost, InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray
 from fedbourse.game.roots import falling_roots
 
+NO_SHARE = 1e-14
+"""A share that is the difference of two numbers this close is rounding, and counts as none. (The
+linear game without caps and entry costs is decided exactly elsewhere.)"""
+
 Totals = FloatArray | float
 """One total budget for all owners, or one for each."""
 
@@ -63,6 +67,10 @@ class Cost(ABC):
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return each owner's share s(P) of the total budget P."""
 
+    def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return 1 - s(P), with its digits where s is close to 1."""
+        return 1.0 - self.share(values, total, reward)
+
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return the values of the same game in which one unit of budget counts as ``units``."""
         raise InvalidGame(
@@ -87,7 +95,13 @@ class Linear(Cost):
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return max(0, 1 - v P / R)."""
-        return np.maximum(0.0, 1.0 - values * (total / reward))
+        shares = 1.0 - values * (np.asarray(total, np.float64) / reward)
+        return np.where(shares > NO_SHARE, shares, 0.0)
+
+    @_quiet()
+    def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return v P / R, at most 1."""
+        return np.minimum(1.0, values * (np.asarray(total, np.float64) / reward))
 
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return v / u: c(v, x / u) = (v / u) x."""
@@ -117,6 +131,12 @@ class Quadratic(Cost):
         return 1.0 / (1.0 + 2.0 * values * scaled * scaled)
 
     @_quiet()
+    def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return 2 v P^2 / (R + 2 v P^2)."""
+        scaled: FloatArray = np.asarray(total, np.float64) / math.sqrt(reward)
+        return 1.0 / (1.0 + 1.0 / (2.0 * values * scaled * scaled))
+
+    @_quiet()
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return v / u^2: c(v, x / u) = (v / u^2) x^2."""
         return values / units / units
@@ -144,7 +164,7 @@ class Exponential(Cost):
 
         x = values * total
         result = np.zeros_like(x)
-        inside = (x < reward) & (x > 0)
+        inside = (x < reward * (1.0 - NO_SHARE)) & (x > 0)
         x = x[inside]
         s = 1.0 - wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
         # Small shares are a difference that lost its digits: two Newton steps on
@@ -160,6 +180,15 @@ class Exponential(Cost):
         result[inside] = np.clip(s, 0.0, 1.0)
         result[values * total == 0] = 1.0  # vP underflowed: a budget that costs nothing
         return result
+
+    @_quiet()
+    def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return y/x."""
+        from scipy.special import wrightomega
+
+        x = values * np.asarray(total, np.float64)
+        rest = wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
+        return np.where(x > 0, np.clip(rest, 0.0, 1.0), 0.0)
 
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return v / u: c(v, x / u) = exp((v / u) x) - 1."""
@@ -200,12 +229,12 @@ class Custom(Cost):
             return (s < 1) & ((1.0 - s) * price > self.marginal(values, s * total))
 
         shares = falling_roots(too_small, values.shape)
-        return np.where(price > self.marginal(values, np.zeros_like(values)), shares, 0.0)
+        first_unit = self.marginal(values, np.zeros_like(values))
+        return np.where(price * (1.0 - NO_SHARE) > first_unit, shares, 0.0)
 
     def check_on_grid(self, values: FloatArray, reward: float) -> None:
         """Refuse a cost that is not rising in v, convex and zero at 0 over budgets in reach."""
-        v = np.unique(np.quantile(values, np.linspace(0, 1, 16), method="nearest"))
-        v = np.append(v, 2.0 * v[-1])
+        v = np.geomspace(values.min(), 2.0 * values.max(), 12)
         r = self._dearest_budget(v[:1], reward) * np.concatenate([[0.0], np.geomspace(1e-6, 1, 49)])
         vs, rs = np.meshgrid(v, r, indexing="ij")
         cost, slope = self.cost(vs, rs), self.marginal(vs, rs)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
+from fedbourse.game.columns import per_owner
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.reply import best_replies
 from fedbourse.game.rules import Game, checked_reward
@@ -73,6 +74,8 @@ class Discovery:
             total = after._between()
         elif positive < 2:
             total = self.total_budget / 4
+        elif share_sum >= positive:  # a total so small that every share rounds to 1
+            total = self.total_budget * 4
         else:
             total = self.total_budget * (positive - 1) / (positive - share_sum)
         still = abs(total - self.total_budget) <= SETTLED * self.total_budget
@@ -170,7 +173,8 @@ def best_reply_rounds(
     ``budgets``. This diverges in most games; it is here to be seen, not to be used.
     """
     game = Game.of(values, reward=reward, cost=cost)
-    history = [np.broadcast_to(np.asarray(budgets, np.float64), game.values.shape)]
+    damping = number("damping", damping, above=0, at_most=1, error=InvalidGame)
+    history = [per_owner("budgets", budgets, len(game.values))]
     for _ in range(whole_number("rounds", rounds, at_least=1)):
         now = history[-1]
         replies = best_replies(game, np.maximum(now.sum() - now, 0.0))

@@ -34,8 +34,9 @@ def linear_draws(values: FloatArray) -> LinearDraws:
     """Solve every row: the rule of ``threshold``, on sorted rows."""
     v = np.sort(values, axis=1)
     cheapest, rest = v[:, :1], v[:, 1:]
-    steps = np.diff(rest, axis=1) * np.arange(1, rest.shape[1])
-    heights = np.cumsum(np.pad(steps, ((0, 0), (1, 0))), axis=1)
+    with np.errstate(over="ignore"):  # an infinite height is out, rightly
+        steps = np.diff(rest, axis=1) * np.arange(1, rest.shape[1])
+        heights = np.cumsum(np.pad(steps, ((0, 0), (1, 0))), axis=1)
     counts = 1 + (heights < cheapest).sum(axis=1)
     rows = np.arange(len(v))
     dearest = v[rows, counts - 1]

@@ -19,7 +19,7 @@ from fedbourse.errors import NoEquilibrium
 from fedbourse.game.certificate import regrets, tolerance
 from fedbourse.game.costs import Linear, PaperExponential
 from fedbourse.game.roots import falling_roots
-from fedbourse.game.shares import equilibrium_total
+from fedbourse.game.shares import equilibrium_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,10 +130,8 @@ def _fits(game: Game, members: IntArray, total: float) -> bool:
 
 
 def _budgets(game: Game, members: IntArray) -> FloatArray:
-    own = game.only(members)
-    total = equilibrium_total(own)
     budgets = np.zeros_like(game.values)
-    budgets[members] = own.shares(total) * total
+    budgets[members] = equilibrium_budgets(game.only(members))
     return budgets
 
 

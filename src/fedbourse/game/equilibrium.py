@@ -21,11 +21,14 @@ from fedbourse.game.rules import (
     information_units,
     pays_for_information,
 )
-from fedbourse.game.shares import equilibrium_total
+from fedbourse.game.shares import equilibrium_budgets
 from fedbourse.game.support import Participants, Support, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_SMALLEST = 1e-290  # below, doubles have fewer digits than a certificate needs
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class Equilibrium:
 
     def dense(self) -> FloatArray:
         """Return the budgets of all owners as one array, 0 for those who do not take part."""
+        if len(self.participants) and self.participants[-1] >= self.owners:
+            raise InvalidGame(
+                f"dense() needs owners at positions 0 to {self.owners - 1}; "
+                f"found position {self.participants[-1]}"
+            )
         result = np.zeros(self.owners)
         result[self.participants] = self.budgets
         return result
@@ -119,17 +127,16 @@ def equilibrium(
     known = cost_named(cost)
     free = isinstance(entry_cost, (int, float)) and entry_cost == 0
     if not (isinstance(known, Linear) and caps is None and free):
-        return _solved(
-            Game.of(
-                values,
-                reward=reward,
-                cost=known,
-                entry_cost=entry_cost,
-                caps=caps,
-                samples=samples,
-                pay_for=pay_for,
-            )
+        game = Game.of(
+            values,
+            reward=reward,
+            cost=known,
+            entry_cost=entry_cost,
+            caps=caps,
+            samples=samples,
+            pay_for=pay_for,
         )
+        return _solved(game) if game.entry.any() or game.capped else _solved_freely(game)
     units = None
     if pays_for_information(pay_for):
         column = positive("values", values)
@@ -158,7 +165,7 @@ def linear_equilibrium(
     found = support.participants()
     tau = found.threshold.tau
     total = amount / tau
-    if not (np.isfinite(tau) and 0 < total < np.inf):
+    if not (_SMALLEST < tau < np.inf and _SMALLEST < total < np.inf):
         raise InvalidGame(
             f"the total budget, reward {amount:g} / threshold {tau:g}, lies beyond what a float "
             "can hold; measure values or reward in other units"
@@ -210,9 +217,13 @@ def _solved(game: Game) -> Equilibrium:
         budgets = equilibrium_with_entry(game)
         method = f"{game.cost.name}, entry costs: highest limits first, certified"
     else:
-        total = equilibrium_total(game)
-        budgets = game.shares(total) * total
+        budgets = equilibrium_budgets(game)
         method = f"{game.cost.name}: root of the shares' sum"
+        if np.count_nonzero(budgets) < 2:
+            raise InvalidGame(
+                f"values from {game.values.min():g} to {game.values.max():g} are too far apart for "
+                "a float to hold the second owner's share"
+            )
     inside = np.flatnonzero(budgets)
     total = float(budgets.sum())
     worst = float(regrets(game, budgets).max())
@@ -235,6 +246,15 @@ def _solved(game: Game) -> Equilibrium:
         method=method,
         _solve=partial(_given, profile),
     )
+
+
+def _solved_freely(game: Game) -> Equilibrium:
+    """Solve a game that turned out to have neither entry costs nor caps."""
+    if not isinstance(game.cost, Linear):
+        return _solved(game)
+    support = Support()
+    support.add(game.values)
+    return linear_equilibrium(support, reward=game.reward, units=game.units)
 
 
 def _check(regret: float, reward: float, participants: int) -> None:

@@ -64,10 +64,11 @@ def best_replies(game: Game, others: FloatArray) -> FloatArray:
 
 
 def _solve(game: Game, others: FloatArray) -> FloatArray:
-    """Solve R Q / (Q + r)^2 = c'(v, r) for x = r / Q, all owners at once."""
+    """Solve R Q / (Q + r)^2 = c'(v, r), all owners at once."""
 
-    def too_small(x: FloatArray) -> BoolArray:
-        return game.reward / others / (1.0 + x) ** 2 > game.cost.marginal(game.values, others * x)
+    def too_small(r: FloatArray) -> BoolArray:
+        both = others + r
+        return game.reward / both * (others / both) > game.cost.marginal(game.values, r)
 
     wanted = game.reward / others > game.cost.marginal(game.values, np.zeros_like(others))
-    return np.where(wanted & (others > 0), others * falling_roots(too_small, others.shape), 0.0)
+    return np.where(wanted & (others > 0), falling_roots(too_small, others.shape), 0.0)

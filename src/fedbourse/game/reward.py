@@ -17,6 +17,7 @@ from fedbourse.game.equilibrium import Equilibrium, nobody
 from fedbourse.game.reward_concave import best_rewards
 from fedbourse.game.reward_expected import ExpectedOffer, expected_offer
 from fedbourse.game.reward_search import Probe, best_by_search
+from fedbourse.game.rules import pays_for_information
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -88,11 +89,13 @@ def best_reward(
     ``values`` are the owners' own; or, for a buyer who does not know them, a distribution
     (``Uniform(1, 5)``, ``Sample(values)``, or any of SciPy's) of which ``owners`` values are drawn.
 
+    >>> from fedbourse import Training
     >>> training = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
     >>> offer = best_reward([1, 2, 3], training, weight=20, accuracy="precision")
     >>> round(offer.reward, 6), offer.method
     (0.517723, 'closed form')
     """
+    pays_for_information(pay_for)
     buyer = Buyer(
         training=training,
         weight=number("weight", weight, above=0),

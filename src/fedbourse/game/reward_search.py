@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRID = 96
-"""Rewards that are looked at first, spread evenly; as many again are spread evenly in ratio."""
+"""Rewards that are looked at first, spread evenly; twice as many are spread evenly in ratio."""
 
 JUMPS = 128
 """Jumps that are located, those between the best rewards of the grid first."""
@@ -68,7 +68,7 @@ def best_by_zoom(utility: Callable[[float], float], largest: float) -> float:
 def _grid(largest: float) -> list[float]:
     """Return rewards spread evenly, and evenly in ratio, up to the largest that could pay."""
     even = np.linspace(0.0, largest, GRID + 1)[1:]
-    ratio = np.geomspace(largest * 1e-6, largest, GRID)
+    ratio = np.geomspace(largest * 1e-14, largest, 2 * GRID)
     return [float(reward) for reward in np.unique(np.concatenate([even, ratio]))]
 
 

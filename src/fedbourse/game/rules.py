@@ -81,11 +81,31 @@ class Game:
     def shares(self, total: Totals) -> FloatArray:
         """Return each owner's share of the total budget, were it to take part; falls in total."""
         shares = self.cost.share(self.values, total, self.reward)
-        return np.minimum(shares, self.caps / total) if self.capped else shares
+        with np.errstate(over="ignore"):
+            return np.minimum(shares, self.caps / total) if self.capped else shares
+
+    def excess(self, total: float) -> float:
+        """Return by how much all shares sum to more than 1; no digit is lost to a large one."""
+        shares = self.shares(total)
+        largest = int(np.argmax(shares))
+        if shares[largest] < 0.5:
+            return float(shares.sum()) - 1.0
+        return all_but(shares, largest) - self.rest(largest, total)
+
+    def rest(self, owner: int, total: float) -> float:
+        """Return the part of the total that an owner would leave to the others: 1 - s."""
+        rest = float(self.cost.rest(self.values[owner : owner + 1], total, self.reward)[0])
+        return max(rest, 1.0 - float(self.caps[owner]) / total)
 
     def gross_utilities(self, budgets: FloatArray, total: Totals) -> FloatArray:
         """Return pay less privacy cost, entry costs left aside."""
-        return self.reward * (budgets / total) - self.cost.cost(self.values, budgets)
+        with np.errstate(all="ignore"):
+            return self.reward * (budgets / total) - self.cost.cost(self.values, budgets)
+
+
+def all_but(numbers: FloatArray, one: int) -> float:
+    """Return the sum of all numbers but one, which may be much larger than the others."""
+    return float(numbers[:one].sum() + numbers[one + 1 :].sum())
 
 
 def pays_for_information(pay_for: str) -> bool:

@@ -8,11 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.roots import falling_root
+from fedbourse.game.rules import all_but
 
 if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray
     from fedbourse.game.rules import Game
+
+
+def equilibrium_budgets(game: Game, start: float = 1.0) -> FloatArray:
+    """Return everybody's equilibrium budget.
+
+    A double holds the total to sixteen digits, and where many owners stand close to the threshold
+    their shares hang on the seventeenth. If one owner holds more than half, the others' shares must
+    sum to what it leaves, so they are scaled to that.
+    """
+    total = equilibrium_total(game, start)
+    shares = game.shares(total)
+    largest = int(np.argmax(shares))
+    others = all_but(shares, largest)
+    if shares[largest] >= 0.5 and others > 0:
+        own = shares[largest]
+        shares = np.minimum(shares * (game.rest(largest, total) / others), game.caps / total)
+        shares[largest] = own
+    return shares * total
 
 
 def equilibrium_total(game: Game, start: float = 1.0) -> float:
@@ -23,4 +45,4 @@ def equilibrium_total(game: Game, start: float = 1.0) -> float:
             f"only {able} owner{'s' * (able != 1)} may spend anything (a cap above 0); "
             "an equilibrium needs two who compete"
         )
-    return falling_root(lambda total: float(game.shares(total).sum()) - 1.0, start)
+    return falling_root(game.excess, start)

@@ -81,6 +81,10 @@ class Support:
 
     def merge(self, other: Support) -> None:
         """Take over another summary's owners; positions stay as they are."""
+        if other is self:
+            raise InvalidGame(
+                "a support cannot be merged with itself: its owners would count twice"
+            )
         self._kept += other._kept
         self._bound = min(self._bound, other._bound)
         self._outsider = min(self._outsider, other._outsider)
@@ -111,6 +115,9 @@ class Support:
             if (np.diff(positions) < 0).any():  # merged out of order
                 queue = np.argsort(positions)
                 values, positions = values[queue], positions[queue]
+            if (np.diff(positions) == 0).any():
+                twice = int(positions[np.argmin(np.diff(positions))])
+                raise InvalidGame(f"position {twice} was added twice: give parts a first_position")
             self._kept = [_Kept(values, positions)]
         return self._kept[0]
 

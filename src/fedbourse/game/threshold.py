@@ -81,7 +81,7 @@ def if_everybody_joins(values: FloatArray, largest: float) -> Threshold | None:
     found = on_every_core(
         lambda start, stop: _cheapest_and_gaps(values, largest, start, stop), len(values)
     )
-    cheapest, gaps = min(least for least, _ in found), math.fsum(gap for _, gap in found)
+    cheapest, gaps = min(least for least, _ in found), sum(gap for _, gap in found)
     if not 2 * cheapest > largest:
         return None  # the cheapest owner's own gap would cancel below
     height = gaps - (largest - cheapest)
@@ -122,7 +122,7 @@ class _Search:
         return (
             self.gap
             + self.count * (value - self.ref)
-            + math.fsum(_sum_of_gaps(part, value) for part in below)
+            + sum(_sum_of_gaps(part, value) for part in below)
         )
 
     def joins(self, value: float, height: float) -> bool:
@@ -217,7 +217,7 @@ def _sum_of_gaps(values: FloatArray, top: float) -> float:
     def work(start: int, stop: int) -> float:
         return _cheapest_and_gaps(values, top, start, stop)[1]
 
-    return math.fsum(on_every_core(work, len(values)))
+    return sum(on_every_core(work, len(values)))
 
 
 def _cheapest_and_gaps(
@@ -229,7 +229,7 @@ def _cheapest_and_gaps(
         block = values[low:high]
         cheapest = min(cheapest, float(block.min()))
         gaps.append(float(np.subtract(top, block, out=room[: high - low]).sum()))
-    return cheapest, math.fsum(gaps)
+    return cheapest, sum(gaps)
 
 
 def _survey(values: FloatArray) -> tuple[int, float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame
+from fedbourse.errors import InvalidGame, InvalidNumber
 from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.privacy import noise_scale
 from fedbourse.units import number, whole_number
@@ -50,12 +50,20 @@ class Training:
             keep("samples", number("samples", self.samples, above=0))
         else:
             keep("samples", positive("samples", self.samples))
+        with np.errstate(all="ignore"):
+            factors = np.atleast_1d(np.asarray(self.noise_factor))
+        wrong = factors[~((factors > 1e-290) & (factors < 1e290))]
+        if wrong.size:
+            raise InvalidNumber(
+                "2 dimension iterations (step_size clip / samples)^2 must lie between 1e-290 and "
+                f"1e290; found {wrong[0]:g}"
+            )
 
     @property
     def noise_factor(self) -> float | FloatArray:
         """Return a = 2 d eta^2 T L^2 / m^2: what a budget r leaves of noise is a / r."""
         noise = self.step_size * self.clip / self.samples
-        return 2.0 * self.dimension * self.iterations * noise**2
+        return 2.0 * self.dimension * self.iterations * noise * noise
 
     def precisions(self, budgets: FloatArray, participants: IntArray) -> FloatArray:
         """Return y = r / a for each participant."""

@@ -43,7 +43,11 @@ def noise_scale(
     """
     clip = number("clip", clip, above=0)
     iterations = whole_number("iterations", iterations, at_least=1)
-    budgets, records = np.asarray(rho, float), np.asarray(samples, float)
+    try:
+        budgets, records = np.asarray(rho, float), np.asarray(samples, float)
+        np.broadcast_shapes(budgets.shape, records.shape)
+    except (TypeError, ValueError):
+        raise InvalidNumber("rho and samples must be numbers, or arrays of one length") from None
     for name, array in (("rho", budgets), ("samples", records)):
         wrong = array[~((array > 0) & np.isfinite(array))]
         if wrong.size:
