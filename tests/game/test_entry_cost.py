@@ -32,6 +32,13 @@ def test_an_equilibrium_may_exist_without_the_cheapest() -> None:
     ) == pytest.approx(0, abs=1e-12)
 
 
+def test_a_misfit_is_skipped_and_the_next_owner_still_comes_in() -> None:
+    values, entry = [1.15, 1.08, 1.34, 1.94, 1.67], [0.185, 0.041, 0.104, 0.038, 0.032]
+    found = equilibrium(values, reward=1.0, entry_cost=entry)
+    assert found.participants.tolist() == [1, 2, 4]
+    assert (found.utilities > 0).all()
+
+
 def test_a_convex_game_without_equilibrium_says_so() -> None:
     with pytest.raises(NoEquilibrium, match="3 of 3 starting pairs tried"):
         equilibrium([0.15, 0.55, 1.07], reward=84.0, cost="exponential", entry_cost=2.9)

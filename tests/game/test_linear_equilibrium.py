@@ -44,10 +44,25 @@ def test_a_last_digit_decides_as_in_exact_arithmetic(values: list[float]) -> Non
     assert equilibrium(values, reward=1.0).participants.tolist() == expected
 
 
-@given(all_values)
+@given(st.one_of(all_values, near_ties()))
 def test_shares_are_right_to_the_last_digits(values: list[float]) -> None:
     found = equilibrium(values, reward=1.0)
     shares = exact_shares(values)
+    for i, pay in zip(found.participants, found.payments, strict=True):
+        assert abs(Fraction(float(pay)) / shares[i] - 1) < Fraction(2, 10**13)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_last_participant_keeps_its_digits(seed: int) -> None:
+    # Some twenty owners around 1, and one at their threshold: its share is a few last digits of
+    # sums of numbers on both sides of a power of two.
+    base = np.random.default_rng(seed).uniform(0.97, 1.03, 20).tolist()
+    inside = [v for v, share in zip(base, exact_shares(base), strict=True) if share > 0]
+    tie = float(sum(map(Fraction, inside)) / (len(inside) - 1))
+    values = [*base, math.nextafter(tie, 0.0)]
+    shares = exact_shares(values)
+    found = equilibrium(values, reward=1.0)
+    assert found.participants.tolist() == [i for i, share in enumerate(shares) if share > 0]
     for i, pay in zip(found.participants, found.payments, strict=True):
         assert abs(Fraction(float(pay)) / shares[i] - 1) < Fraction(2, 10**13)
 

@@ -1,6 +1,7 @@
 """The best reward: closed forms, concave utilities, jumps, and buyers who do not know."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,7 +21,11 @@ from fedbourse import (
     best_reward,
     equilibrium,
 )
+from fedbourse.game.buyer import Buyer
+from fedbourse.game.costs import Exponential
 from fedbourse.game.draws import linear_draws
+from fedbourse.game.reward import _near
+from fedbourse.game.reward_search import Probe
 
 PAPER = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
 VALUES = np.random.default_rng(3).uniform(1, 5, 60)
@@ -165,21 +170,29 @@ def test_the_search_finds_the_smallest_rewards_too(terms) -> None:
 
 
 def test_records_and_pay_reach_the_search() -> None:
-    # The cheapest owners stand last and have the fewest records.
-    values = np.array([4.0, 3.0, 1.0, 1.2, 1.1])
+    # The cheapest owners stand last and have the fewest records; the first never takes part.
+    values = np.array([400.0, 3.0, 1.0, 1.2, 1.1])
     training = Training(
         dimension=1000, step_size=0.1, iterations=500, samples=[9e3, 5e3, 200, 300, 400]
     )
-    for pay_for in ("budget", "information"):
-        terms = {"cost": "exponential", "pay_for": pay_for}
-        offer = best_reward(values, training, weight=20, accuracy="precision", caps=0.5, **terms)
+    for pay_for, caps in product(("budget", "information"), (None, 0.5)):
+        terms = {"cost": "exponential", "pay_for": pay_for, "caps": caps}
+        offer = best_reward(values, training, weight=20, accuracy="precision", **terms)
         for reward in np.geomspace(0.01, 9.9, 200):
-            found = equilibrium(
-                values, reward=float(reward), samples=training.samples, caps=0.5, **terms
-            )
+            found = equilibrium(values, reward=float(reward), samples=training.samples, **terms)
             m = np.array(training.samples)[found.participants]
             noise = 1 / (m**2 * found.budgets / (2 * 1000 * 500 * 0.01)).sum()
             assert 10 * (1 + 1 / (1 + noise)) - reward <= offer.utility + 1e-9
+
+
+def test_an_offer_on_the_wrong_side_of_a_jump_steps_back() -> None:
+    # Planted: the search claims a reward just beyond the jump with the utility just before it.
+    training, edge = training_with(0.01), 6 * math.log(1.5)
+    buyer = Buyer(training, 20.0, Accuracy(), Exponential(), 0.0, None, "budget")
+    before = utility([1, 1, 3], edge * (1 - 1e-9), training, Accuracy(), "exponential")
+    offer = _near(buyer, [1, 1, 3], Probe(edge * (1 + 1e-10), before, b""), "planted")
+    assert offer.utility == pytest.approx(before, abs=1e-6)
+    assert offer.reward <= edge
 
 
 def test_of_two_peaks_the_higher_one_is_found() -> None:
