@@ -1,14 +1,12 @@
 """One pass, any chunks, any order of merging: the same participants."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbourse import InvalidGame, Support, linear_equilibrium
-from fedbourse.game import exact_sum, spans, support, threshold
+from fedbourse.game import spans, support, threshold
 from oracles import exact_shares
 from strategies import all_values
 
@@ -22,7 +20,6 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(support, "SAMPLE", 8)
     monkeypatch.setattr(threshold, "BLOCK", 16)
     monkeypatch.setattr(threshold, "SMALL", 4)
-    monkeypatch.setattr(exact_sum, "BLOCK", 16)
 
 
 def shapes(n: int) -> dict[str, np.ndarray]:
@@ -137,24 +134,6 @@ def test_fewer_than_two_owners_are_no_game(owners: int) -> None:
     lonely.add([1.0] * owners)
     with pytest.raises(InvalidGame, match=f"at least two owners; found {owners}"):
         lonely.participants()
-
-
-@given(st.lists(st.floats(-1e300, 1e300), max_size=400), st.floats(-1e300, 1e300))
-def test_the_exact_sum_is_correctly_rounded(values: list[float], extra: float) -> None:
-    expected = float(sum(map(Fraction, values), Fraction(extra)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "BLOCK", 8)
-        patch.setattr(exact_sum, "BLOCK", 8)
-        assert exact_sum.exact_sum(np.array(values), extra) == expected
-
-
-def test_the_exact_sum_of_a_long_column_loses_nothing(monkeypatch) -> None:
-    monkeypatch.setattr(spans, "BLOCK", 8)
-    monkeypatch.setattr(exact_sum, "BLOCK", 8)
-    for parts in ([1.0, 1e16, -1e16], [1e300, 1.0, 1e-300, -1e300], [1e200, 1e100, 1.0, -1e200]):
-        values = np.repeat(parts, 104)  # lanes that meet all of them, one after the other
-        expected = float(sum(map(Fraction, values.tolist())))
-        assert exact_sum.exact_sum(values) == expected
 
 
 def test_huge_values_do_not_overflow_the_search() -> None:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.game.threshold import TOO_CLOSE, sharpened, threshold
-
 if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray, IntArray
 
@@ -31,7 +29,7 @@ class LinearDraws:
 
 
 def linear_draws(values: FloatArray) -> LinearDraws:
-    """Solve every row: the rule of ``threshold``, on sorted rows."""
+    """Solve every row: the rule of ``threshold``, exact as there, on sorted rows."""
     v = np.sort(values, axis=1)
     cheapest, rest = v[:, :1], v[:, 1:]
     with np.errstate(over="ignore"):  # an infinite height is out, rightly
@@ -41,10 +39,6 @@ def linear_draws(values: FloatArray) -> LinearDraws:
     rows = np.arange(len(v))
     dearest = v[rows, counts - 1]
     margins = cheapest[:, 0] - heights[rows, counts - 2]
-    # Rows that rounding could decide wrongly are decided one by one, exactly.
-    for row in np.flatnonzero((np.abs(heights - cheapest) <= TOO_CLOSE * cheapest).any(axis=1)):
-        found = sharpened(threshold(v[row]), v[row])
-        counts[row], dearest[row], margins[row] = found.count, found.dearest, found.margin
     v = v[:, : counts.max()]
     inside = np.arange(v.shape[1]) < counts[:, None]
     totals = np.where(inside, v, 0.0).sum(axis=1)

@@ -22,7 +22,7 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray, IntArray, column, refuse_first
 from fedbourse.game.rules import too_few
 from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
-from fedbourse.game.threshold import SLACK, Threshold, if_everybody_joins, sharpened, threshold
+from fedbourse.game.threshold import SLACK, Threshold, if_everybody_joins, threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -100,7 +100,7 @@ class Support:
         kept, found = self._collect(), None
         if len(kept.values) == self.owners:  # nobody was ever dropped
             found = if_everybody_joins(kept.values, self._largest)
-        found = sharpened(found or _threshold_of(kept), kept.values)
+        found = found or _threshold_of(kept)
         if found.count == self.owners:
             return Participants(kept.positions, kept.values, found, math.inf)
         kept, outsider = kept.without_outsiders(found)

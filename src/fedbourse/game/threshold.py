@@ -4,25 +4,26 @@ Sort the values. Owner k takes part exactly when v_k lies below the threshold ta
 to k, tau = (sum of their values) / (k - 1), the rule of the paper's Algorithm 2 made strict.
 Written so that nothing cancels, owner k joins iff
 
-    H(v_k) = sum over 1 < j < k of (v_k - v_j)  <  v_1,
+    H(v_k) = sum over 1 < j < k of (v_k - v_j)  <  v_1.
 
-a sum of numbers none of which is negative. H rises with v_k, so the dearest participant can be
-found by selection, without sorting everybody: drop whoever lies above the tau of all who are left
-(Newton's method on a convex function, it never drops a participant), and where that is slow, decide
-the median and drop half. Whatever lies too close to call in floating point is decided exactly.
+Floating point decides this exactly. Every value is at least v_1 and so a whole multiple of v_1's
+last digit u; so are all differences, products with counts and sums of them. As long as such a
+number is at most v_1 it has no more digits than v_1 and is held exactly; and rounding never takes
+one that is larger below v_1. For the same reason the margin v_1 - H of a participant is exact.
+
+H rises with v_k, so the dearest participant can be found by selection, without sorting everybody:
+drop whoever lies above the tau of all who are left (Newton's method on a convex function, it never
+drops a participant), and where that is slow, decide the median and drop half.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.game.exact_sum import exact_sum
 from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ SMALL = 1 << 14
 
 SLACK = 1e-12
 """Relative width by which a filter keeps candidates above tau, to be decided strictly later."""
-
-TOO_CLOSE = 1e-11
-"""Relative width around v_1 in which rounding may have the last word on H; sums decide exactly."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,7 @@ class Threshold:
 
 
 def threshold(values: FloatArray) -> Threshold:
-    """Return the threshold of two or more positive, finite values.
-
-    Who takes part is exact; ``margin`` is as good as plain sums make it, see ``sharpened``.
-    """
+    """Return the threshold of two or more positive, finite values."""
     with np.errstate(over="ignore"):  # sums of huge values may pass for infinite: out, rightly
         search = _Search(values)
         while search.size > SMALL:
@@ -82,20 +77,11 @@ def if_everybody_joins(values: FloatArray, largest: float) -> Threshold | None:
         lambda start, stop: _cheapest_and_gaps(values, largest, start, stop), len(values)
     )
     cheapest, gaps = min(least for least, _ in found), sum(gap for _, gap in found)
-    if not 2 * cheapest > largest:
-        return None  # the cheapest owner's own gap would cancel below
     height = gaps - (largest - cheapest)
-    if not height < cheapest * (1 - TOO_CLOSE):
-        return None
+    if not (2 * cheapest > largest and height < cheapest * (1 - 1 / 256)):
+        return None  # the cheapest owner's own gap, taken off again, may have cost a digit
     total = len(values) * largest - gaps
     return Threshold(cheapest, largest, cheapest - height, len(values), total)
-
-
-def sharpened(found: Threshold, values: FloatArray) -> Threshold:
-    """Return the threshold of ``values`` with the digits back that its margin lost to rounding."""
-    if found.margin > found.cheapest / 256:
-        return found
-    return replace(found, margin=_exact_margin(values, found.dearest))
 
 
 class _Search:
@@ -125,14 +111,9 @@ class _Search:
             + sum(_sum_of_gaps(part, value) for part in below)
         )
 
-    def joins(self, value: float, height: float) -> bool:
-        if abs(height - self.cheapest) > TOO_CLOSE * self.cheapest:
-            return height < self.cheapest
-        return _exact_margin(self.values, value) > 0
-
     def if_everybody_joins(self) -> Threshold | None:
         height = self.height(self.largest, self.undecided)
-        if not height < self.cheapest * (1 - TOO_CLOSE):
+        if not height < self.cheapest:
             return None
         return self._found(self.largest, height, self.size, self.undecided_total)
 
@@ -152,7 +133,7 @@ class _Search:
         candidates = np.partition(candidates, middle)
         lower, median, upper = candidates[:middle], float(candidates[middle]), candidates[middle:]
         height = self.height(median, [lower])
-        if not self.joins(median, height):
+        if not height < self.cheapest:
             return chosen(lower, lower < median)
         self.count += len(lower)
         self.total += float(lower.sum())
@@ -164,15 +145,7 @@ class _Search:
         rest = np.sort(np.concatenate(self.undecided))
         steps = np.diff(rest, prepend=self.ref)
         heights = self.gap + np.cumsum((self.count + np.arange(len(rest))) * steps)
-        # Rounding decides nothing: between low and high, ask the exact sums, by bisection.
-        low = int(np.searchsorted(heights, self.cheapest * (1 - TOO_CLOSE)))
-        high = int(np.searchsorted(heights, self.cheapest * (1 + TOO_CLOSE), side="right"))
-        while low < high:
-            middle = (low + high) // 2
-            if _exact_margin(self.values, float(rest[middle])) > 0:
-                low = middle + 1
-            else:
-                high = middle
+        low = int(np.searchsorted(heights, self.cheapest))
         if low == 0:
             return self._found(self.ref, self.gap, 0, 0.0)
         return self._found(
@@ -188,27 +161,6 @@ class _Search:
             count=1 + self.count + more,
             total=self.total + more_total,
         )
-
-
-def _exact_margin(values: FloatArray, value: float) -> float:
-    """Return v_1 - H(value), correctly rounded: its sign is exact.
-
-    With k owners below the value it is their sum less (k - 1) value. Ties count for nothing.
-    """
-    below = chosen(values, values < value)
-    if not len(below):  # the cheapest value itself: H is 0
-        return value
-    return exact_sum(below, *_as_doubles(-(len(below) - 1) * Fraction(value)))
-
-
-def _as_doubles(number: Fraction) -> list[float]:
-    """Return a few doubles that add up to a whole multiple of a double."""
-    largest = Fraction(sys.float_info.max)
-    parts: list[float] = []
-    while number:
-        parts.append(float(max(-largest, min(number, largest))))
-        number -= Fraction(parts[-1])
-    return parts
 
 
 def _sum_of_gaps(values: FloatArray, top: float) -> float:
