@@ -11,14 +11,12 @@ import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.certificate import largest_linear_regret, regrets, tolerance
-from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.entry import equilibrium_with_entry
 from fedbourse.game.rules import (
     Game,
     PayFor,
     checked_reward,
-    information_units,
     pays_for_information,
 )
 from fedbourse.game.shares import equilibrium_budgets
@@ -26,6 +24,8 @@ from fedbourse.game.support import Participants, Support, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from fedbourse.game.columns import FloatArray, IntArray
 
 
 _SMALLEST = 1e-290  # below, doubles have fewer digits than a certificate needs
@@ -126,25 +126,23 @@ def equilibrium(
     """
     known = cost_named(cost)
     free = isinstance(entry_cost, (int, float)) and entry_cost == 0
-    if not (isinstance(known, Linear) and caps is None and free):
-        game = Game.of(
-            values,
-            reward=reward,
-            cost=known,
-            entry_cost=entry_cost,
-            caps=caps,
-            samples=samples,
-            pay_for=pay_for,
-        )
-        return _solved(game) if game.entry.any() or game.capped else _solved_freely(game)
-    units = None
-    if pays_for_information(pay_for):
-        column = positive("values", values)
-        units = information_units(samples, len(column))
-        values = known.per_unit(column, units)
     support = Support()
-    support.add(values)
-    return linear_equilibrium(support, reward=reward, units=units)
+    if isinstance(known, Linear) and caps is None and free and not pays_for_information(pay_for):
+        support.add(values)
+        return linear_equilibrium(support, reward=reward)
+    game = Game.of(
+        values,
+        reward=reward,
+        cost=known,
+        entry_cost=entry_cost,
+        caps=caps,
+        samples=samples,
+        pay_for=pay_for,
+    )
+    if isinstance(known, Linear) and not game.entry.any() and not game.capped:
+        support.add(game.values)
+        return linear_equilibrium(support, reward=reward, units=game.units)
+    return _solved(game)
 
 
 def nobody(owners: int) -> Equilibrium:
@@ -246,15 +244,6 @@ def _solved(game: Game) -> Equilibrium:
         method=method,
         _solve=partial(_given, profile),
     )
-
-
-def _solved_freely(game: Game) -> Equilibrium:
-    """Solve a game that turned out to have neither entry costs nor caps."""
-    if not isinstance(game.cost, Linear):
-        return _solved(game)
-    support = Support()
-    support.add(game.values)
-    return linear_equilibrium(support, reward=game.reward, units=game.units)
 
 
 def _check(regret: float, reward: float, participants: int) -> None:

@@ -94,7 +94,7 @@ class _Search:
 
     def __init__(self, values: FloatArray) -> None:
         first, self.largest, total = _survey(values)
-        self.values, self.cheapest = values, float(values[first])
+        self.cheapest = float(values[first])
         self.undecided = [values[:first], values[first + 1 :]]
         self.undecided_total = total - self.cheapest
         self.count, self.ref, self.gap, self.total = 0, self.cheapest, 0.0, self.cheapest
@@ -145,12 +145,11 @@ class _Search:
         rest = np.sort(np.concatenate(self.undecided))
         steps = np.diff(rest, prepend=self.ref)
         heights = self.gap + np.cumsum((self.count + np.arange(len(rest))) * steps)
-        low = int(np.searchsorted(heights, self.cheapest))
-        if low == 0:
+        joined = int(np.searchsorted(heights, self.cheapest))
+        if joined == 0:
             return self._found(self.ref, self.gap, 0, 0.0)
-        return self._found(
-            float(rest[low - 1]), float(heights[low - 1]), low, float(rest[:low].sum())
-        )
+        dearest, height = float(rest[joined - 1]), float(heights[joined - 1])
+        return self._found(dearest, height, joined, float(rest[:joined].sum()))
 
     def _found(self, dearest: float, height: float, more: int, more_total: float) -> Threshold:
         """Return the threshold where ``more`` undecided owners join those decided."""
