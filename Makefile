@@ -5,16 +5,13 @@ READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format tests benchmarks docs lock clean
+.PHONY: help demo test lint format tests soak benchmarks docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## solve and draw the paper's game
-	@$(BIN)/fedbourse solve --uniform 1:5 --owners 1000 --seed 0 --rows 5
-	@echo
-	@$(BIN)/fedbourse study paper --out build/demo
-	@echo "Look at build/demo/overview.png"
+demo: $(READY) ## carry out a whole trade on real data
+	@$(BIN)/fedbourse demo --out build/demo
 
 test: lint tests ## check style, types, layers, and run all tests
 
@@ -31,6 +28,10 @@ format: $(READY) ## put the code into the one format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+soak: $(READY) ## kill devices at random moments (minutes), and write the table
+	@mkdir -p build
+	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
+
 benchmarks: $(READY) ## measure the solver against its peers (minutes, 6 GB)
 	$(BIN)/python benchmarks/equilibrium.py | tee docs/performance.md
 
@@ -40,8 +41,8 @@ docs: $(READY) ## write the generated pages and pictures of docs/ again
 lock: ## choose new versions for constraints.txt
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[files,study]'
-	.venv-lock/bin/pip freeze --exclude fedbourse > constraints.txt
+	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,torch]'
+	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
 	rm -rf .venv-lock
 
 clean: ## remove all that was made here
@@ -54,5 +55,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,torch]'
 	@touch $(READY)

@@ -1,6 +1,7 @@
-"""Hypothesis judges laws, not speed: a first example pays for imports."""
+"""Settings for all tests."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("fedbourse", deadline=None)
+# A busy machine is slow, not wrong: time is no test.
+settings.register_profile("fedbourse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fedbourse")

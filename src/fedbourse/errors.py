@@ -35,6 +35,14 @@ class InvalidFile(InvalidInput):
     """A file cannot be read, or does not hold what it was named for."""
 
 
+class InvalidData(InvalidInput):
+    """Records for training are too few, not finite, wrongly labelled, or of one class only."""
+
+
+class InvalidTransfer(InvalidInput):
+    """Money cannot move this way: no amount, one account twice, too little in it, or a used id."""
+
+
 class NoEquilibrium(FedbourseError):
     """The game is well posed, but no pure equilibrium was found; the message says why."""
 
@@ -54,3 +62,22 @@ class CannotWrite(FedbourseError):
 
     exit_code = 5
     http_status = 507
+
+
+class Refused(FedbourseError):
+    """A device's filter will not answer; ``reason`` names the rule, and nothing was spent."""
+
+    exit_code = 6
+    http_status = 409
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        """Name the rule, and say what was found."""
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class AuditFailed(FedbourseError):
+    """An audit found what honest noise almost never shows; the report names the test."""
+
+    exit_code = 7
+    http_status = 409

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedbourse import equilibrium, noise_scale
+from fedbourse import epsilon, equilibrium, noise_scale
 from fedbourse.cli import main
 
 VALUES = [1.0, 1.2, 1.4, 9.0]
@@ -89,6 +89,7 @@ def test_the_json_document_is_complete_and_in_full_precision(run) -> None:
             "noise_scale": noise_scale(
                 float(known.budgets[i]), clip=1.0, samples=1000, iterations=500
             ),
+            "epsilon": pytest.approx(epsilon(rho=float(known.budgets[i]), delta=1e-5)),
         }
 
 

@@ -14,6 +14,7 @@ from fedbourse.cli.column_file import read_column
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.game import Accuracy, Training, Uniform, best_reward, equilibrium
 from fedbourse.game.columns import positive
+from fedbourse.privacy import DELTA, epsilon
 from fedbourse.units import number, whole_number
 from fedbourse.version import __version__
 
@@ -158,6 +159,7 @@ def solve(
         "step_size": step_size,
         "iterations": training.iterations,
         "clip": clip,
+        "delta": DELTA,
         "seed": int(seed) if uniform else None,
         "version": __version__,
         "owners": _rows(found, column, training),
@@ -224,6 +226,7 @@ def _rows(
         "payment": found.payments,
         "utility": found.utilities,
         "noise_scale": training.noise_scale(found.budgets, found.participants),
+        "epsilon": epsilon(rho=found.budgets, delta=DELTA),
     }
     columns = [array.tolist() for array in fields.values()]
     return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -234,7 +237,7 @@ def _print(document: dict[str, Any], rows: int) -> None:
     people = sorted(document["owners"], key=lambda owner: -owner["budget"])
     if people[:rows]:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("owner", "value", "budget rho", "pay", "utility", "noise sigma"):
+        for name in ("owner", "value", "budget rho", "pay", "utility", "noise sigma", "epsilon"):
             table.add_column(name, justify="right")
         for owner in people[:rows]:
             table.add_row(str(owner["index"]), *(f"{owner[k]:.6g}" for k in list(owner)[1:]))
@@ -247,7 +250,8 @@ def _print(document: dict[str, Any], rows: int) -> None:
         "reward": f"{document['reward']:.6g} ({document['reward_method']})",
         "participants": f"{document['participants']} of {document['owners_asked']} owners"
         + (f", those with a value below {tau:.6g}" if tau is not None else ""),
-        "total budget": f"{document['total_budget']:.6g} rho of zCDP, for one record each",
+        "total budget": f"{document['total_budget']:.6g} rho of zCDP",
+        "epsilon": f"about one record of an owner, at delta {document['delta']:g}, proved",
         "accuracy": f"{document['accuracy']:.2%} by the model '{document['accuracy_model']}'",
         "buyer's utility": f"{document['server_utility']:.6g}",
         "regret": f"{document['regret']:.3g}, the most that any owner could gain by deviating",

@@ -1,5 +1,34 @@
-"""Privacy accounting in zero-concentrated differential privacy (zCDP)."""
+"""Privacy in zCDP: what noise costs, noise that costs it, and a filter that never lets out more."""
 
-from fedbourse.privacy.zcdp import noise_scale
+from fedbourse.privacy.filter import Account, Filter, Question, Store
+from fedbourse.privacy.memory_store import MemoryStore
+from fedbourse.privacy.noise import ExactNoise, Noise, SimulatedNoise
+from fedbourse.privacy.terms import Terms
+from fedbourse.privacy.zcdp import (
+    DELTA,
+    compose,
+    epsilon,
+    gaussian_epsilon,
+    noise_scale,
+    rho_for,
+    whole_owner,
+)
 
-__all__ = ["noise_scale"]
+__all__ = [
+    "DELTA",
+    "Account",
+    "ExactNoise",
+    "Filter",
+    "MemoryStore",
+    "Noise",
+    "Question",
+    "SimulatedNoise",
+    "Store",
+    "Terms",
+    "compose",
+    "epsilon",
+    "gaussian_epsilon",
+    "noise_scale",
+    "rho_for",
+    "whole_owner",
+]

@@ -1,0 +1,202 @@
+"""The durable store of a device's spend: one SQLite file that survives a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, Refused
+from fedbourse.privacy.filter import Account, Question
+from fedbourse.privacy.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fedbourse.privacy.filter import Books
+
+_VERSION = 1  # of the tables below, kept in the file's user_version
+_APPLICATION = 0x66626D31  # marks the file as ours, kept in its application_id
+
+# The CHECK and the triggers repeat the rules of privacy.filter where nothing can go around them.
+_TABLES = """
+CREATE TABLE account (
+    task TEXT PRIMARY KEY,
+    terms TEXT NOT NULL,
+    rounds INTEGER NOT NULL CHECK (rounds >= 1),
+    charged INTEGER NOT NULL CHECK (charged BETWEEN 0 AND rounds),
+    last TEXT,
+    closed INTEGER NOT NULL CHECK (closed IN (0, 1))
+) STRICT;
+CREATE TABLE answer (
+    task TEXT PRIMARY KEY REFERENCES account (task),
+    body BLOB NOT NULL
+) STRICT;
+CREATE TRIGGER account_is_never_forgotten BEFORE DELETE ON account
+BEGIN SELECT RAISE(ABORT, 'an account is never deleted'); END;
+CREATE TRIGGER spend_never_shrinks BEFORE UPDATE ON account
+WHEN NEW.charged < OLD.charged OR NEW.closed < OLD.closed
+    OR (NEW.task, NEW.terms, NEW.rounds) <> (OLD.task, OLD.terms, OLD.rounds)
+BEGIN SELECT RAISE(ABORT, 'spend never shrinks and terms never change'); END;
+CREATE TRIGGER account_is_never_replaced BEFORE INSERT ON account
+WHEN EXISTS (
+    SELECT 1 FROM account AS old WHERE old.task = NEW.task AND (
+        NEW.charged < old.charged OR NEW.closed < old.closed OR NEW.terms <> old.terms
+    )
+)
+BEGIN SELECT RAISE(ABORT, 'spend never shrinks and terms never change'); END;
+"""
+
+
+class SpendStore:
+    """A device's accounts in one file. Only one process may have it open."""
+
+    def __init__(self, file: Path) -> None:
+        """Open the file, and make it, readable by its owner alone, where there is none."""
+        self._file = file
+        self._lock = RLock()
+        with self._explained():
+            _make_private(file)
+            self._connection = sqlite3.connect(
+                file, isolation_level=None, timeout=0, check_same_thread=False
+            )
+            self._connection.text_factory = bytes  # SQLite would not say what it cannot decode
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        # EXCLUSIVE: the first to open it keeps it, so that two processes cannot sell at once.
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA synchronous = FULL")
+        run("PRAGMA foreign_keys = ON")
+        run("BEGIN EXCLUSIVE")
+        version = run("PRAGMA user_version").fetchone()[0]
+        empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if empty:
+            for statement in _statements(_TABLES):
+                run(statement)
+            run(f"PRAGMA application_id = {_APPLICATION}")
+            run(f"PRAGMA user_version = {_VERSION}")
+        elif run("PRAGMA application_id").fetchone()[0] != _APPLICATION or version != _VERSION:
+            raise InvalidFile(f"{self._file} is no spend store of version {_VERSION}")
+        if (found := run("PRAGMA quick_check(1)").fetchone()[0]) != b"ok":
+            raise InvalidFile(f"{self._file} is damaged: {found.decode(errors='replace')}")
+        run("COMMIT")
+        run("PRAGMA journal_mode = WAL")  # last: another program's file stays as it was
+
+    @contextmanager
+    def transaction(self) -> Iterator[Books]:
+        """Open the books; what is written is on the disk when this ends without an error."""
+        with self._lock, self._explained():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def accounts(self) -> list[Account]:
+        """Return every account."""
+        # All at once: a statement that is not run to its end would hold the file after close().
+        rows = self._connection.execute("SELECT terms, charged, last, closed FROM account")
+        return [self._account(row) for row in rows.fetchall()]
+
+    def account(self, task: str) -> Account | None:
+        """Return one task's account."""
+        row = self._connection.execute(
+            "SELECT terms, charged, last, closed FROM account WHERE task = ?", (task,)
+        ).fetchone()
+        return None if row is None else self._account(row)
+
+    def put(self, account: Account) -> None:
+        """Write an account."""
+        terms, last = account.terms, account.last
+        self._connection.execute(
+            "INSERT INTO account VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (task) DO UPDATE SET "
+            "terms = excluded.terms, charged = excluded.charged, last = excluded.last, "
+            "closed = excluded.closed",
+            (
+                terms.task,
+                json.dumps(asdict(terms)),
+                terms.rounds,
+                account.charged,
+                None if last is None else json.dumps(asdict(last)),
+                account.closed,
+            ),
+        )
+
+    def answer(self, task: str) -> bytes | None:
+        """Return the answer stored for the task's last question."""
+        row = self._connection.execute("SELECT body FROM answer WHERE task = ?", (task,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put_answer(self, task: str, answer: bytes | None) -> None:
+        """Store an answer, or forget the one before."""
+        if answer is None:
+            self._connection.execute("DELETE FROM answer WHERE task = ?", (task,))
+        else:
+            self._connection.execute("REPLACE INTO answer VALUES (?, ?)", (task, answer))
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    def _account(self, row: tuple[bytes, int, bytes | None, int]) -> Account:
+        terms, charged, last, closed = row
+        try:
+            return Account(
+                terms=Terms(**json.loads(terms)),
+                charged=charged,
+                last=None if last is None else Question(**json.loads(last)),
+                closed=bool(closed),
+            )
+        except (InvalidInput, TypeError, ValueError):
+            raise InvalidFile(f"{self._file} is damaged: an account cannot be read") from None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn SQLite's and the system's errors into a sentence; nothing was written then."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise Refused(
+                    "in-use", f"{self._file} is in use by another process of this device"
+                ) from None
+            raise CannotWrite(f"{self._file}: {error}") from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise InvalidFile(f"{self._file} is no spend store, or is damaged: {error}") from None
+        except OSError as error:
+            raise CannotWrite(f"{self._file}: {error.strerror}") from None
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"a task's name must be text; found {error.object!a:.60}") from None
+
+
+def _make_private(file: Path) -> None:
+    """Make an empty file for its owner alone; SQLite would let everybody read it.
+
+    An existing file is not opened: closing it again would end this process's locks on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Yield the statements one by one: executescript would commit behind our back."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

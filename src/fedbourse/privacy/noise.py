@@ -1,0 +1,176 @@
+"""Noise for answers: exact on a device, simulated in a study; training cannot tell which it has.
+
+**Exact.** Adding a floating-point normal to a floating-point answer leaks through the last bits.
+So a device rounds its answer to a grid that depends on its terms alone and adds OpenDP's discrete
+Gaussian, whose cost OpenDP's own map proves. What rounding does to the distance between two
+neighbours is charged to the sensitivity D, and sigma grows with it, so that the terms hold:
+
+    D = 2L/m (1 + (d + 8) u)     each record's gradient, clipped in doubles (u = 2^-53)
+      + 2 (m + 8) u L            the sum of m of them, in any order
+      + sqrt(d) grid             both answers rounded to the grid
+
+For L = 1, m = 1000, d = 1000 that is 3e-8 above 2L/m.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from fedbourse.errors import InvalidInput, InvalidNumber
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from fedbourse.privacy.terms import Terms
+
+    FloatArray = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
+
+_ROUNDING = 2.0**-53
+_GRID_BITS = 31  # the grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000
+_LEAST_ROUND_RHO = 2.0**-40  # below it a 64-bit integer cannot hold the noise on such a grid
+
+
+class Noise(Protocol):
+    """Noise for the answers of some owners, each with terms of its own."""
+
+    @property
+    def scales(self) -> FloatArray:
+        """Return each owner's standard deviation, a coordinate."""
+
+    @property
+    def costs(self) -> FloatArray:
+        """Return what one answer costs each owner, in zCDP."""
+
+    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Return the answers (one row for each of ``owners``) to round ``number`` with noise."""
+
+
+class SimulatedNoise:
+    """Seeded normal noise: fast, the same again for the same seed, and no protection at all.
+
+    The noise of a round depends on the seed and the round alone, so that a run can be resumed
+    anywhere, and an owner's noise does not depend on who else answers.
+    """
+
+    def __init__(self, terms: Sequence[Terms], *, seed: int) -> None:
+        """Take every owner's terms, and where the draws start."""
+        self._dimension = _one_dimension(terms)
+        self._seed = whole_number("seed", seed, at_least=0)
+        self.scales = np.array([t.scale for t in terms])
+        self.costs = np.array([t.round_rho for t in terms])
+
+    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Add this round's noise."""
+        _check_shape(answers, len(owners), self._dimension)
+        rng = np.random.default_rng([self._seed, number])
+        noise = rng.standard_normal((len(self.scales), self._dimension))
+        noise *= self.scales[:, None]
+        everybody = len(owners) == len(self.scales) and bool((np.diff(owners) == 1).all())
+        noise = noise if everybody else noise[owners]
+        noise += answers
+        return noise
+
+
+class ExactNoise:
+    """The device's mechanism: OpenDP's discrete Gaussian on a grid, from the system's randomness.
+
+    It has no seed. Its cost is what OpenDP proves, never above what the terms allow a round.
+    """
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        """Prepare one mechanism for each owner's terms."""
+        _one_dimension(terms)
+        self._devices = [_DiscreteGaussian(t) for t in terms]
+        self.scales = np.array([device.scale for device in self._devices])
+        self.costs = np.array([device.cost for device in self._devices])
+
+    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Add fresh noise; ``number`` plays no part."""
+        _check_shape(answers, len(owners), self._devices[0].dimension)
+        noisy = np.empty(answers.shape)
+        for i, owner in enumerate(owners.tolist()):
+            noisy[i] = self._devices[owner].release(answers[i])
+        return noisy
+
+
+def charged_sensitivity(terms: Terms, grid: float) -> float:
+    """Return D: how far one record can move an answer that was computed and rounded in doubles."""
+    d, m, L = terms.dimension, terms.samples, terms.clip
+    clipped = terms.sensitivity * (1.0 + (d + 8) * _ROUNDING)
+    summed = 2.0 * (m + 8) * _ROUNDING * L
+    # These five operations may themselves round down.
+    return (clipped + summed + math.sqrt(d) * grid) * (1.0 + 8 * _ROUNDING)
+
+
+class _DiscreteGaussian:
+    """One owner's mechanism."""
+
+    def __init__(self, terms: Terms) -> None:
+        if terms.round_rho < _LEAST_ROUND_RHO:
+            raise InvalidNumber(
+                f"rho / rounds must be at least {_LEAST_ROUND_RHO:.3g} for exact noise; "
+                f"found {terms.rho:g} / {terms.rounds}"
+            )
+        # Within these the grid, the squares of a norm and an answer's steps all fit their types.
+        number("clip", terms.clip, at_least=1e-100, at_most=1e100)
+        number("samples", terms.samples, at_most=2.0**30)
+        self.dimension = terms.dimension
+        self._norm_limit = terms.clip * (1.0 + 1e-6)
+        self._grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - _GRID_BITS)
+        distance = charged_sensitivity(terms, self._grid) / self._grid
+        steps = distance / math.sqrt(2.0 * terms.round_rho)
+        self._measurement = _opendp_gaussian(terms.dimension, steps)
+        while self._measurement.map(distance) > terms.round_rho:
+            steps *= 1.0 + 4 * _ROUNDING
+            self._measurement = _opendp_gaussian(terms.dimension, steps)
+        self.cost = float(self._measurement.map(distance))
+        self.scale = steps * self._grid
+
+    def release(self, answer: FloatArray) -> FloatArray:
+        """Return the answer with noise, a multiple of the grid in every coordinate."""
+        # OpenDP would turn NaN into 0 and take any length: refuse both before data goes in.
+        if not np.isfinite(answer).all():
+            raise InvalidInput("an answer must be finite; found NaN or infinity")
+        with np.errstate(over="ignore"):  # then the norm is infinite, and refused
+            norm = float(np.linalg.norm(answer))
+        if norm > self._norm_limit:
+            raise InvalidInput(
+                f"an answer's norm must be at most the clip, {self._norm_limit:g}; found {norm:g}"
+            )
+        steps = np.rint(answer / self._grid).astype(np.int64)
+        noisy = np.array(self._measurement(steps.tolist()), dtype=np.int64)
+        return noisy.astype(np.float64) * self._grid
+
+
+def _opendp_gaussian(dimension: int, scale: float):  # type: ignore[no-untyped-def]
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T="i64"), size=dimension)
+    return make_gaussian(domain, l2_distance(T="f64"), scale=scale)
+
+
+def _one_dimension(terms: Sequence[Terms]) -> int:
+    dimensions = {t.dimension for t in terms}
+    if len(dimensions) != 1:
+        raise InvalidInput(
+            f"all terms of a task must have one dimension; found {sorted(dimensions)}"
+        )
+    return dimensions.pop()
+
+
+def _check_shape(answers: FloatArray, owners: int, dimension: int) -> None:
+    if answers.shape != (owners, dimension):
+        raise InvalidInput(
+            f"answers must have the shape {(owners, dimension)}; found {answers.shape}"
+        )

@@ -1,0 +1,331 @@
+"""Exact noise costs what its proof says; simulated noise only looks like it."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedbourse.errors import InvalidInput
+from fedbourse.privacy.noise import ExactNoise, SimulatedNoise, charged_sensitivity
+from fedbourse.privacy.terms import Terms
+
+ORDINARY = Terms(task="task", rho=0.1, rounds=500, dimension=1000, samples=1000)
+ALMOST_NEVER = 1e-9  # the chance that a right mechanism fails a test of randomness
+
+any_terms = st.builds(
+    Terms,
+    task=st.just("task"),
+    rho=st.floats(1e-4, 1e3),
+    rounds=st.integers(1, 10**4),
+    dimension=st.integers(1, 10**5),
+    samples=st.integers(1, 10**6),
+    clip=st.floats(1e-6, 1e6),
+)
+
+
+def exact(terms: Terms):
+    """Return the mechanism of one device."""
+    return ExactNoise([terms])._devices[0]
+
+
+def released(noise, answers: list[list[float]], number: int = 0) -> np.ndarray:
+    return noise.release(np.array(answers, float), np.arange(len(answers)), number)
+
+
+# What every noise promises.
+
+
+@pytest.fixture(params=["exact", "simulated"])
+def make(request):
+    if request.param == "exact":
+        return ExactNoise
+    return lambda terms: SimulatedNoise(terms, seed=7)
+
+
+OWNERS = [Terms(task="task", rho=rho, rounds=50, dimension=3, samples=100) for rho in (0.1, 1, 10)]
+
+
+def test_each_owner_gets_the_noise_of_its_own_terms(make) -> None:
+    noise = make(OWNERS)
+    assert noise.scales == pytest.approx([terms.scale for terms in OWNERS], rel=1e-6)
+    assert noise.costs == pytest.approx([terms.round_rho for terms in OWNERS], rel=1e-6)
+    for terms, cost in zip(OWNERS, noise.costs.tolist(), strict=True):
+        assert cost <= terms.round_rho
+        assert Fraction(cost) * terms.rounds <= Fraction(terms.rho)
+
+
+def test_the_scale_is_that_of_the_noise(make) -> None:
+    owners = [Terms(task="task", rho=r, rounds=50, dimension=4000, samples=100) for r in (0.1, 10)]
+    noise = make(owners)
+    answers = np.zeros((2, 4000))
+    answers[:, 0] = 1.0
+    for row, scale in zip(released(noise, answers) - answers, noise.scales, strict=True):
+        squares = float(((row / scale) ** 2).sum())
+        low, high = stats.chi2.ppf(ALMOST_NEVER, 4000), stats.chi2.isf(ALMOST_NEVER, 4000)
+        assert low < squares < high
+        assert abs(row.sum()) < scale * math.sqrt(4000) * stats.norm.isf(ALMOST_NEVER)
+
+
+def test_noise_is_normal(make) -> None:
+    terms = Terms(task="task", rho=0.1, rounds=50, dimension=5000, samples=100)
+    noise = make([terms])
+    sample = released(noise, np.zeros((1, 5000)))[0] / noise.scales[0]
+    assert stats.kstest(sample, "norm").pvalue > ALMOST_NEVER
+    assert abs(stats.pearsonr(sample[1:], sample[:-1]).statistic) < 6 / math.sqrt(5000)
+
+
+def test_owners_and_rounds_get_different_noise(make) -> None:
+    noise = make([OWNERS[0], OWNERS[0]])
+    rows = np.concatenate([released(noise, np.zeros((2, 3)), number) for number in range(3)])
+    assert len(np.unique(rows, axis=0)) == 6
+
+
+def test_some_owners_may_answer_in_any_order_or_nobody(make) -> None:
+    noise = make(OWNERS)
+    some = noise.release(np.zeros((2, 3)), np.array([2, 0]), 0)
+    assert some.shape == (2, 3)
+    assert some.dtype == np.float64
+    assert noise.release(np.zeros((0, 3)), np.array([], dtype=np.int64), 0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (2, 3), (3, 4), (3, 3, 1), (0, 3)])
+def test_answers_of_the_wrong_shape_are_refused(make, shape) -> None:
+    with pytest.raises(InvalidInput, match=r"must have the shape \(3, 3\)"):
+        make(OWNERS).release(np.zeros(shape), np.arange(3), 0)
+
+
+def test_terms_of_different_dimensions_make_no_task(make) -> None:
+    wider = Terms(task="task", rho=1.0, rounds=50, dimension=4, samples=100)
+    with pytest.raises(InvalidInput, match=r"one dimension; found \[3, 4\]"):
+        make([OWNERS[0], wider])
+    with pytest.raises(InvalidInput, match="one dimension"):
+        make([])
+
+
+def test_answers_are_left_as_they_were(make) -> None:
+    answers = np.full((3, 3), 0.25)
+    make(OWNERS).release(answers, np.arange(3), 0)
+    assert (answers == 0.25).all()
+
+
+# Exact noise.
+
+
+@settings(max_examples=200)
+@given(any_terms)
+def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
+    device = exact(terms)
+    distance = charged_sensitivity(terms, device._grid) / device._grid
+    assert device.cost == device._measurement.map(distance)
+    assert device.cost <= terms.round_rho
+    assert Fraction(device.cost) * terms.rounds <= Fraction(terms.rho)
+    assert device.cost >= terms.round_rho * (1 - 1e-9)  # nothing to speak of is given away
+
+
+@settings(max_examples=200)
+@given(any_terms)
+def test_the_grid_depends_on_the_terms_alone_and_is_far_finer_than_the_noise(terms: Terms) -> None:
+    device = exact(terms)
+    assert math.frexp(device._grid)[0] == 0.5  # a power of two: dividing by it is exact
+    assert terms.sensitivity / 2**32 < device._grid <= terms.sensitivity / 2**31
+    assert device.scale >= terms.scale
+
+
+def test_ordinary_terms_pay_less_than_a_millionth_for_exactness() -> None:
+    for samples, dimension in ((100, 10), (1000, 1000), (3000, 100_000)):
+        terms = Terms(task="t", rho=0.1, rounds=500, dimension=dimension, samples=samples)
+        assert 1 <= exact(terms).scale / terms.scale < 1 + 1e-6
+
+
+@settings(max_examples=50)
+@given(any_terms.filter(lambda t: t.dimension <= 50), st.data())
+def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
+    part = st.floats(-0.99, 0.99).map(lambda x: x * terms.clip / math.sqrt(terms.dimension))
+    answer = data.draw(st.lists(part, min_size=terms.dimension, max_size=terms.dimension))
+    steps = released(ExactNoise([terms]), [answer])[0] / exact(terms)._grid
+    assert (steps == np.rint(steps)).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [math.nan, 0, 0],
+        [0, math.inf, 0],
+        [0, 0, -math.inf],
+        [1 + 1e-5, 0, 0],
+        [0.6, 0.6, 0.6],
+        [1e308, 1e308, 0],
+    ],
+)
+def test_a_wrong_answer_never_reaches_the_mechanism(wrong) -> None:
+    noise = ExactNoise(OWNERS[:1])
+
+    def reached(_: object) -> None:
+        raise AssertionError("the mechanism was given a wrong answer")
+
+    noise._devices[0]._measurement = reached
+    with pytest.raises(InvalidInput, match=r"must be finite|must be at most the clip"):
+        released(noise, [wrong])
+
+
+def test_an_answer_as_long_as_the_clip_is_released() -> None:
+    noise = ExactNoise(OWNERS[:1])
+    row = np.full(3, 1 / math.sqrt(3))
+    assert np.isfinite(released(noise, [row * (1 + 1e-12)])).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"rho": 1e-10}, r"rho / rounds must be at least 9\.09e-13"),
+        ({"clip": 1e-101}, "clip must be"),
+        ({"clip": 1e101}, "clip must be"),
+        ({"samples": 2**30 + 1}, "samples must be"),
+    ],
+)
+def test_terms_beyond_64_bits_are_refused(wrong, said: str) -> None:
+    good = {"task": "task", "rho": 0.1, "rounds": 500, "dimension": 3, "samples": 1000}
+    with pytest.raises(InvalidInput, match=said):
+        ExactNoise([Terms(**(good | wrong))])
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"rho": 2.0**-40}, {"rho": 1e6}, {"clip": 1e-100}, {"clip": 1e100}, {"samples": 2**30}],
+)
+def test_terms_at_their_limits_are_released_whole(limit) -> None:
+    good = {"task": "task", "rho": 0.1, "rounds": 1, "dimension": 400, "samples": 1000, "clip": 1.0}
+    terms = Terms(**(good | limit))
+    noise = ExactNoise([terms])
+    answer = np.full((1, 400), terms.clip / 20)
+    residual = (released(noise, answer) - answer) / noise.scales[0]
+    low, high = stats.chi2.ppf(ALMOST_NEVER, 400), stats.chi2.isf(ALMOST_NEVER, 400)
+    assert low < float((residual**2).sum()) < high
+
+
+# Neighbours: datasets that differ in one record, computed as devices compute.
+
+
+def clipped(gradients: np.ndarray, clip: float) -> np.ndarray:
+    norms = np.sqrt((gradients**2).sum(1))
+    return gradients * (clip / np.maximum(norms, clip))[:, None]
+
+
+def one_by_one(rows: np.ndarray) -> np.ndarray:
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total = total + row
+    return total / len(rows)
+
+
+def means(gradients: np.ndarray, clip: float) -> list[np.ndarray]:
+    """Return the mean of the clipped gradients, added up in several ways."""
+    rows = clipped(gradients, clip)
+    factors = clip / np.maximum(np.sqrt((gradients**2).sum(1)), clip) / len(rows)
+    return [rows.mean(0), one_by_one(rows), one_by_one(rows[::-1]), factors @ gradients]
+
+
+def cancelling(rng, d: int, m: int) -> np.ndarray:
+    """Every record is undone by another, and what is left is rounding."""
+    half = rng.standard_normal((m // 2 + 1, d)) * 10 ** rng.uniform(-8, 8, (m // 2 + 1, 1))
+    return np.concatenate([half, -half])[:m]
+
+
+def piled_up(rng, d: int, m: int) -> np.ndarray:
+    """All the same: the sum grows as large as it can, and rounds as coarsely."""
+    return np.tile(rng.standard_normal(d) * 1e3, (m, 1))
+
+
+def ordinary(rng, d: int, m: int) -> np.ndarray:
+    return rng.standard_normal((m, d))
+
+
+def extreme(rng, d: int, m: int) -> np.ndarray:
+    return rng.choice([-1, 1], (m, d)) * 10 ** rng.uniform(-150, 150, (m, d))
+
+
+SHAPES = [ordinary, cancelling, piled_up, extreme]
+
+
+def moved(terms: Terms, grid: float, data: np.ndarray, other: np.ndarray) -> list[Fraction]:
+    """Return, exactly, the squared distances between the rounded answers of two neighbours."""
+    squares = []
+    for a, b in zip(means(data, terms.clip), means(other, terms.clip), strict=True):
+        steps = [int(x) - int(y) for x, y in zip(np.rint(a / grid), np.rint(b / grid), strict=True)]
+        squares.append(sum(step * step for step in steps) * Fraction(grid) ** 2)
+    return squares
+
+
+def neighbours(shape, rng, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return two datasets that differ in a record which is turned around: the furthest move."""
+    data = shape(rng, d, m)
+    i = rng.integers(m)
+    data[i] = rng.standard_normal(d) * 10 ** rng.uniform(0, 100)
+    other = data.copy()
+    other[i] = -data[i]
+    return data, other
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(SHAPES),
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+    st.integers(1, 1000),
+    st.floats(1e-3, 1e3),
+)
+def test_no_record_moves_a_computed_answer_further_than_is_charged(shape, seed, d, m, clip) -> None:
+    terms = Terms(task="task", rho=0.1, rounds=500, dimension=d, samples=m, clip=clip)
+    grid = exact(terms)._grid
+    charged = Fraction(charged_sensitivity(terms, grid)) ** 2
+    rng = np.random.default_rng(seed)
+    assert max(moved(terms, grid, *neighbours(shape, rng, d, m))) <= charged
+
+
+def test_without_the_charge_neighbours_would_be_further_apart_than_the_proof_allows() -> None:
+    terms = Terms(task="task", rho=0.1, rounds=500, dimension=50, samples=200)
+    grid = exact(terms)._grid
+    plain = Fraction(2, terms.samples) ** 2
+    rng = np.random.default_rng(0)
+    squares = [max(moved(terms, grid, *neighbours(ordinary, rng, 50, 200))) for _ in range(20)]
+    assert sum(square > plain for square in squares) >= 5
+    assert max(squares) <= Fraction(charged_sensitivity(terms, grid)) ** 2
+
+
+@given(any_terms, st.floats(0, 1))
+def test_the_charge_is_never_below_its_formula_in_exact_arithmetic(terms: Terms, part) -> None:
+    grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - 1 - int(40 * part))
+    d, m, clip, u = terms.dimension, terms.samples, Fraction(terms.clip), Fraction(1, 2**53)
+    root = Fraction(math.isqrt(d << 200) + 1, 1 << 100)  # the root of d, rounded up
+    formula = 2 * clip / m * (1 + (d + 8) * u) + 2 * (m + 8) * u * clip + root * Fraction(grid)
+    assert Fraction(charged_sensitivity(terms, grid)) >= formula * (1 - Fraction(1, 2**90))
+
+
+# Simulated noise.
+
+
+def test_the_same_seed_and_round_give_the_same_bytes() -> None:
+    answers = np.linspace(0, 1, 9).reshape(3, 3)
+    first, again = (SimulatedNoise(OWNERS, seed=5) for _ in range(2))
+    first.release(answers, np.arange(3), 0)  # a round before changes nothing
+    assert released(first, answers, 4).tobytes() == released(again, answers, 4).tobytes()
+    other = SimulatedNoise(OWNERS, seed=6)
+    assert released(other, answers, 4).tobytes() != released(again, answers, 4).tobytes()
+
+
+@given(st.lists(st.integers(0, 2), max_size=3, unique=True))
+def test_noise_does_not_depend_on_who_else_answers(owners: list[int]) -> None:
+    noise = SimulatedNoise(OWNERS, seed=5)
+    everybody = released(noise, np.zeros((3, 3)), 2)
+    some = noise.release(np.zeros((len(owners), 3)), np.array(owners, np.int64), 2)
+    assert (some == everybody[owners]).all()
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "seed", None])
+def test_a_seed_is_a_whole_number(seed) -> None:
+    with pytest.raises(InvalidInput, match="seed must be"):
+        SimulatedNoise(OWNERS, seed=seed)
