@@ -1,6 +1,7 @@
 """The two-stage game: how owners answer a reward, and which reward is best for the buyer."""
 
 from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy
+from fedbourse.game.calibration import Calibration, Observation, calibrate
 from fedbourse.game.certificate import regret, tolerance
 from fedbourse.game.costs import COSTS, PrivacyCost
 from fedbourse.game.discovery import (
@@ -22,11 +23,13 @@ __all__ = [
     "ACCURACY_MODELS",
     "COSTS",
     "Accuracy",
+    "Calibration",
     "Discovered",
     "Discovery",
     "Distribution",
     "Equilibrium",
     "ExpectedOffer",
+    "Observation",
     "Offer",
     "PrivacyCost",
     "Sample",
@@ -36,6 +39,7 @@ __all__ = [
     "best_reply_rounds",
     "best_response",
     "best_reward",
+    "calibrate",
     "discover",
     "equilibrium",
     "linear_equilibrium",

@@ -4,6 +4,9 @@ A model turns the precisions y_i (see ``training``) of those who take part into 
 (noise only) and 1 (no noise), and
 
     accuracy = chance + (ceiling - chance) * quality.
+
+A fourth number, ``noise``, says how much the noise of one step weighs after the whole training; the
+paper takes 1, and a pilot can measure it (``calibration``).
 """
 
 from __future__ import annotations
@@ -88,6 +91,8 @@ class Accuracy:
     """The accuracy of a guess, reached where noise drowns everything."""
     ceiling: float = 1.0
     """The accuracy without noise."""
+    noise: float = 1.0
+    """What all noise is multiplied with: a task that shrugs noise off has less than 1."""
 
     def __post_init__(self) -> None:
         """Check the name and the two ends."""
@@ -97,6 +102,7 @@ class Accuracy:
             )
         number("chance", self.chance, at_least=0, at_most=1)
         number("ceiling", self.ceiling, above=float(self.chance), at_most=1)
+        number("noise", self.noise, above=0, at_most=1e100)
 
     @property
     def range(self) -> float:
@@ -111,7 +117,9 @@ class Accuracy:
     def quality(self, precisions: FloatArray, count: IntArray, owners: int) -> Quality:
         """Return the quality along the last axis; absent owners carry an infinite precision."""
         with np.errstate(divide="ignore", over="ignore"):
-            return _QUALITIES[self.model](precisions, np.asarray(count, np.float64), owners)
+            return _QUALITIES[self.model](
+                precisions / self.noise, np.asarray(count, np.float64), owners
+            )
 
     def of(self, precisions: FloatArray, owners: int) -> float:
         """Return the accuracy that these participants' precisions buy."""

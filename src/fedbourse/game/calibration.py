@@ -1,0 +1,105 @@
+"""A model of accuracy fitted to a pilot: what the buyer measured on public data of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidInput
+from fedbourse.game.accuracy import Accuracy
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedbourse.game.columns import FloatArray
+
+_LEAST = 4  # observations: one more than there are numbers to fit
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One pilot: the precisions of those who took part, of how many owners, and what came out."""
+
+    precisions: FloatArray
+    owners: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted model, and how well it fits what it was fitted to."""
+
+    accuracy: Accuracy
+    observations: int
+    typical_error: float
+    """The root of the mean squared error over the observations."""
+    largest_error: float
+
+
+def calibrate(observations: Sequence[Observation], *, model: str = "precision") -> Calibration:
+    """Fit chance, ceiling and the noise coefficient of a model to measured accuracies.
+
+    For each noise coefficient the best two ends come from a straight line, so that only one number
+    is searched for. ``best_reward`` takes the fitted model as its ``accuracy``.
+    """
+    from scipy.optimize import minimize_scalar
+
+    shape = Accuracy(model)
+    if len(observations) < _LEAST:
+        raise InvalidInput(
+            f"a calibration needs at least {_LEAST} observations; found {len(observations)}"
+        )
+    measured = np.array(
+        [number("accuracy", o.accuracy, at_least=0, at_most=1) for o in observations]
+    )
+    for o in observations:
+        whole_number("owners", o.owners, at_least=len(o.precisions))
+        if not len(o.precisions) or not (np.asarray(o.precisions) > 0).all():
+            raise InvalidInput("an observation needs participants with precisions above 0")
+
+    def qualities(log_noise: float) -> FloatArray:
+        scaled = replace(shape, noise=float(np.exp(log_noise)))
+        found = [
+            scaled.quality(o.precisions, np.array(len(o.precisions)), o.owners)
+            for o in observations
+        ]
+        return np.array([np.exp(float(f.log)) for f in found])
+
+    def ends(quality: FloatArray) -> tuple[float, float]:
+        """Return chance and ceiling by least squares, held between 0 and 1."""
+        table = np.stack([1.0 - quality, quality], axis=1)
+        chance, ceiling = np.linalg.lstsq(table, measured)[0]
+        return float(np.clip(chance, 0.0, 1.0)), float(np.clip(ceiling, 0.0, 1.0))
+
+    def errors(log_noise: float) -> FloatArray:
+        quality = qualities(log_noise)
+        chance, ceiling = ends(quality)
+        left: FloatArray = chance + (ceiling - chance) * quality - measured
+        return left
+
+    grid = np.linspace(np.log(1e-6), np.log(1e6), 141)
+    costs = [float((errors(x) ** 2).sum()) for x in grid]
+    best = int(np.argmin(costs))
+    around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    x = minimize_scalar(
+        lambda x: float((errors(x) ** 2).sum()),
+        bounds=around,
+        method="bounded",
+        options={"xatol": 1e-10},
+    ).x
+    chance, ceiling = ends(qualities(x))
+    if not ceiling > chance:
+        raise InvalidInput(
+            f"accuracy does not rise with the budgets in these {len(observations)} observations: "
+            f"the fit goes from {chance:.3f} (noise only) to {ceiling:.3f} (no noise)"
+        )
+    left = errors(x)
+    return Calibration(
+        accuracy=Accuracy(model, chance=chance, ceiling=ceiling, noise=float(np.exp(x))),
+        observations=len(observations),
+        typical_error=float(np.sqrt(np.mean(left**2))),
+        largest_error=float(np.abs(left).max()),
+    )

@@ -1,0 +1,1 @@
+"""Private training (Algorithm 1): data, models, rounds, engines."""

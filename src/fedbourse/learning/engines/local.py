@@ -1,0 +1,114 @@
+"""All owners in one process: one pass over one matrix for all of them.
+
+Each simulated device still has a filter of its own, so that what it spends is counted and refused
+by the very rules that run on a real one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidInput
+from fedbourse.learning.engines.engine import Answers
+from fedbourse.privacy.filter import Filter, Question
+from fedbourse.privacy.memory_store import MemoryStore
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fedbourse.game.columns import BoolArray, FloatArray
+    from fedbourse.learning.models import Model
+    from fedbourse.learning.partition import Federation
+    from fedbourse.privacy.noise import Noise
+    from fedbourse.privacy.terms import Terms
+
+
+class LocalEngine:
+    """Devices that live in this process."""
+
+    def __init__(
+        self,
+        model: Model,
+        federation: Federation,
+        terms: Sequence[Terms],
+        noise: Noise,
+        *,
+        filters: Sequence[Filter] | None = None,
+        available: Callable[[int, int], BoolArray] | None = None,
+    ) -> None:
+        """Agree every owner's terms with its filter.
+
+        ``filters`` are fresh ones without any other task where they are not given; ``available``
+        says who of so many owners is there in a round (everybody, where it is not given).
+        """
+        _check(model, federation, terms)
+        self._model, self._federation, self._terms, self._noise = model, federation, terms, noise
+        self._available = available
+        self.filters = filters or [Filter(MemoryStore(), lifetime_cap=t.rho) for t in terms]
+        for guard, agreed in zip(self.filters, terms, strict=True):
+            guard.agree(agreed)
+
+    @property
+    def scales(self) -> FloatArray:
+        """Each owner's noise, a coordinate."""
+        return self._noise.scales
+
+    def ask(self, number: int, parameters: FloatArray) -> Answers:
+        """Charge, draw, store, return: for all owners who are there at once."""
+        model = hashlib.sha256(np.ascontiguousarray(parameters).tobytes()).hexdigest()
+        owners = np.arange(len(self._terms))
+        if self._available is not None:
+            owners = owners[self._available(number, len(owners))]
+        questions = {
+            i: Question(self._terms[i].task, self._terms[i].digest, number, model)
+            for i in owners.tolist()
+        }
+        kept = {
+            i: self.filters[i].charge(question, cost=float(self._noise.costs[i]))
+            for i, question in questions.items()
+        }
+        fresh = np.array([i for i in questions if kept[i] is None], dtype=np.int64)
+        vectors = np.empty((len(owners), self._model.dimension))
+        if len(fresh):
+            means = self._model.clipped_means(
+                parameters, self._federation, clip=self._terms[0].clip
+            )
+            drawn = self._noise.release(means[fresh], fresh, number)
+            for i, vector in zip(fresh.tolist(), drawn, strict=True):
+                self.filters[i].keep(questions[i], vector.tobytes())
+            vectors[np.searchsorted(owners, fresh)] = drawn
+        for row, answer in enumerate(kept.values()):
+            if answer is not None:
+                vectors[row] = np.frombuffer(answer)
+        return Answers(owners, vectors)
+
+
+def sometimes_away(rate: float, *, seed: int) -> Callable[[int, int], BoolArray]:
+    """Return an availability for ``LocalEngine``: in each round each owner is away at this rate."""
+    rate = number("rate", rate, at_least=0, at_most=1)
+
+    def available(number: int, owners: int) -> BoolArray:
+        return np.random.default_rng([seed, number]).random(owners) >= rate
+
+    return available
+
+
+def _check(model: Model, federation: Federation, terms: Sequence[Terms]) -> None:
+    if len(terms) != federation.owners:
+        raise InvalidInput(
+            f"terms must be one for each of {federation.owners} owners; found {len(terms)}"
+        )
+    for i, (agreed, size) in enumerate(zip(terms, federation.sizes.tolist(), strict=True)):
+        if agreed.samples != size:
+            raise InvalidInput(
+                f"owner {i} agreed to answer from {agreed.samples} records; found {size}"
+            )
+        if agreed.dimension != model.dimension or agreed.clip != terms[0].clip:
+            raise InvalidInput(
+                f"owner {i} agreed to dimension {agreed.dimension} and clip {agreed.clip:g}; the "
+                f"task has {model.dimension} and {terms[0].clip:g}"
+            )

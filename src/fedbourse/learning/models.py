@@ -1,0 +1,261 @@
+"""Models whose gradients, record by record, have a closed form: clipping costs nearly nothing.
+
+In each layer the gradient of one record is an outer product, delta x input, so its norm is
+|delta| |input|: no record's gradient is ever written down. A clipped mean is one matrix product of
+the deltas, scaled down where a norm exceeds the clip, with the inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy.special import expit, log_expit, log_softmax
+
+from fedbourse.errors import InvalidData, InvalidInput
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.learning.partition import Federation
+    from fedbourse.learning.records import Records
+
+
+class Model(Protocol):
+    """What training needs of a model; its parameters are always one vector."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Return the parameters of round 0."""
+
+    def clipped_means(
+        self, parameters: FloatArray, federation: Federation, *, clip: float
+    ) -> FloatArray:
+        """Return, a row an owner, the mean of its records' gradients, each clipped to ``clip``."""
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return the mean loss."""
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of records predicted right; where labels are numbers, R squared."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's part of every record's gradient: the outer product of delta and input."""
+
+    deltas: FloatArray
+    inputs: FloatArray
+    squared_norms: FloatArray
+    """Of each record's input."""
+
+
+class _Layered:
+    """Clipped means for models that are made of layers."""
+
+    dimension: int
+
+    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+        """Return the layers' parts of the gradients, in the order of the parameters."""
+        raise NotImplementedError
+
+    def clipped_means(
+        self, parameters: FloatArray, federation: Federation, *, clip: float
+    ) -> FloatArray:
+        """Return each owner's clipped mean: the factors first, then one product an owner."""
+        means = np.empty((federation.owners, self.dimension))
+        # One owner's records stay in the processor's cache between the two passes over them.
+        for i, records in enumerate(federation.parts):
+            layers = self.layers(parameters, records)
+            factors = clip_factors(layers, clip) / len(records)
+            start = 0
+            for layer in layers:
+                rows, columns = layer.deltas.shape[1], layer.inputs.shape[1]
+                part = means[i, start : start + rows * columns].reshape(rows, columns)
+                np.matmul((layer.deltas * factors[:, None]).T, layer.inputs, out=part)
+                start += rows * columns
+        return means
+
+
+def clip_factors(layers: list[Layer], clip: float) -> FloatArray:
+    """Return what each record's gradient is multiplied with, so that no norm exceeds ``clip``."""
+    squares: FloatArray = sum(
+        np.einsum("ij,ij->i", layer.deltas, layer.deltas) * layer.squared_norms for layer in layers
+    )
+    factors: FloatArray = clip / np.maximum(np.sqrt(squares), clip)
+    return factors
+
+
+class Logistic(_Layered):
+    """Logistic regression for two classes."""
+
+    def __init__(self, features: int) -> None:
+        """Take the number of features, the constant one included."""
+        self.dimension = whole_number("features", features, at_least=1)
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Start from zero."""
+        return np.zeros(self.dimension)
+
+    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+        """Return the one layer: predicted probability less label."""
+        deltas = expit(records.features @ parameters) - records.labels
+        return [Layer(deltas[:, None], records.features, records.squared_norms)]
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return the mean logistic loss."""
+        scores = records.features @ parameters
+        return float(-np.mean(log_expit(np.where(records.labels == 1, scores, -scores))))
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of records predicted right."""
+        return float(np.mean((records.features @ parameters > 0) == (records.labels == 1)))
+
+
+class LeastSquares(_Layered):
+    """Linear regression; two classes are regressed on as -1 and 1."""
+
+    def __init__(self, features: int, classes: int = 0) -> None:
+        """Take the number of features, and 0 (labels are numbers) or 2 classes."""
+        if classes not in (0, 2):
+            raise InvalidData(f"least-squares takes numbers or two classes; found {classes}")
+        self.dimension = whole_number("features", features, at_least=1)
+        self._classes = classes
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Start from zero."""
+        return np.zeros(self.dimension)
+
+    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+        """Return the one layer: prediction less target."""
+        deltas = records.features @ parameters - self._targets(records)
+        return [Layer(deltas[:, None], records.features, records.squared_norms)]
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return half the mean squared error."""
+        return float(np.mean((records.features @ parameters - self._targets(records)) ** 2)) / 2
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of classes predicted right, or R squared."""
+        predictions, targets = records.features @ parameters, self._targets(records)
+        if self._classes:
+            return float(np.mean((predictions > 0) == (targets > 0)))
+        spread = float(np.mean((targets - targets.mean()) ** 2))
+        return 1.0 - float(np.mean((predictions - targets) ** 2)) / spread if spread else 0.0
+
+    def _targets(self, records: Records) -> FloatArray:
+        return 2.0 * records.labels - 1.0 if self._classes else records.labels
+
+
+class Softmax(_Layered):
+    """Logistic regression for any number of classes."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        """Take the number of features, the constant one included, and of classes."""
+        self._features = whole_number("features", features, at_least=1)
+        self._classes = whole_number("classes", classes, at_least=2)
+        self.dimension = self._features * self._classes
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Start from zero."""
+        return np.zeros(self.dimension)
+
+    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+        """Return the one layer: predicted probabilities less the true class."""
+        deltas = _class_deltas(self._scores(parameters, records), records)
+        return [Layer(deltas, records.features, records.squared_norms)]
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return the mean cross-entropy."""
+        return _class_loss(self._scores(parameters, records), records)
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of records predicted right."""
+        return _class_accuracy(self._scores(parameters, records), records)
+
+    def _scores(self, parameters: FloatArray, records: Records) -> FloatArray:
+        return records.features @ parameters.reshape(self._classes, self._features).T
+
+
+class OneHiddenLayer(_Layered):
+    """A network with one hidden layer of tanh units and a softmax."""
+
+    def __init__(self, features: int, classes: int, units: int) -> None:
+        """Take the number of features, the constant one included, of classes and hidden units."""
+        self._features = whole_number("features", features, at_least=1)
+        self._classes = whole_number("classes", classes, at_least=2)
+        self._units = whole_number("units", units, at_least=1)
+        self._split = self._units * self._features
+        self.dimension = self._split + self._classes * (self._units + 1)
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Start from small random weights, or all units would stay alike."""
+        rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+        first = rng.standard_normal(self._split) / np.sqrt(self._features)
+        return np.concatenate([first, np.zeros(self.dimension - self._split)])
+
+    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+        """Return both layers, the error carried back through the second."""
+        hidden, scores = self._forward(parameters, records)
+        last = _class_deltas(scores, records)
+        weights = parameters[self._split :].reshape(self._classes, -1)[:, :-1]
+        first = (last @ weights) * (1.0 - hidden[:, :-1] ** 2)
+        return [
+            Layer(first, records.features, records.squared_norms),
+            Layer(last, hidden, np.einsum("ij,ij->i", hidden, hidden)),
+        ]
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return the mean cross-entropy."""
+        return _class_loss(self._forward(parameters, records)[1], records)
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of records predicted right."""
+        return _class_accuracy(self._forward(parameters, records)[1], records)
+
+    def _forward(self, parameters: FloatArray, records: Records) -> tuple[FloatArray, FloatArray]:
+        first = parameters[: self._split].reshape(self._units, self._features)
+        hidden = np.ones((len(records), self._units + 1))
+        np.tanh(records.features @ first.T, out=hidden[:, :-1])
+        return hidden, hidden @ parameters[self._split :].reshape(self._classes, -1).T
+
+
+def model_named(name: str, *, features: int, classes: int) -> Model:
+    """Return the model ``logistic``, ``least-squares``, ``softmax`` or ``hidden:UNITS``."""
+    kind, _, units = name.partition(":")
+    if kind in ("softmax", "hidden") and classes < 2:
+        raise InvalidData(f"{kind} needs labels that are classes; found numbers")
+    if kind == "logistic" and classes != 2:
+        raise InvalidData(f"logistic takes two classes; found {classes or 'numbers'}")
+    if not units:
+        if kind == "logistic":
+            return Logistic(features)
+        if kind == "least-squares":
+            return LeastSquares(features, classes)
+        if kind == "softmax":
+            return Softmax(features, classes)
+    elif kind == "hidden" and units.isdecimal():
+        return OneHiddenLayer(features, classes, int(number("units", int(units), at_most=1e6)))
+    raise InvalidInput(f"model must be one of {', '.join(MODELS)}; found {name!r:.60}")
+
+
+MODELS = ("logistic", "least-squares", "softmax", "hidden:UNITS")
+
+
+def _class_deltas(scores: FloatArray, records: Records) -> FloatArray:
+    deltas = np.exp(log_softmax(scores, axis=1))
+    deltas[np.arange(len(deltas)), records.labels.astype(np.int64)] -= 1.0
+    return deltas
+
+
+def _class_loss(scores: FloatArray, records: Records) -> float:
+    logs = log_softmax(scores, axis=1)
+    return float(-np.mean(logs[np.arange(len(logs)), records.labels.astype(np.int64)]))
+
+
+def _class_accuracy(scores: FloatArray, records: Records) -> float:
+    return float(np.mean(scores.argmax(axis=1) == records.labels))

@@ -1,0 +1,37 @@
+"""What the same records give without privacy, by scikit-learn: a peer, none of it our code."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from fedbourse.learning.records import Records
+
+
+def reference_accuracy(training: Records, validation: Records) -> float:
+    """Return the accuracy of logistic regression; where labels are numbers, R squared of ridge."""
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression, Ridge
+    except ImportError:
+        raise MissingExtra(
+            "the non-private reference needs scikit-learn: pip install 'fedbourse[data]'"
+        ) from None
+    learner = LogisticRegression(max_iter=1000) if training.classes else Ridge()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        learner.fit(training.features, training.labels)
+    return float(learner.score(validation.features, validation.labels))
+
+
+def majority_accuracy(records: Records) -> float:
+    """Return the accuracy of always saying the commonest class; 0 where labels are numbers."""
+    if not records.classes:
+        return 0.0
+    import numpy as np
+
+    counts = np.bincount(records.labels.astype(np.int64), minlength=records.classes)
+    return float(counts.max() / counts.sum())

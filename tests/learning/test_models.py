@@ -1,0 +1,121 @@
+"""Closed-form clipping gives what a plain loop gives, and no record moves an answer beyond 2L/m."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbourse.errors import InvalidData, InvalidInput
+from fedbourse.learning.models import model_named
+from fedbourse.learning.partition import Federation
+from fedbourse.learning.records import Records
+from learning.federations import federation, plain_clipped_mean
+
+KINDS = [
+    ("logistic", 2),
+    ("least-squares", 2),
+    ("least-squares", 0),
+    ("softmax", 2),
+    ("softmax", 4),
+    ("hidden:3", 3),
+]
+
+
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+@pytest.mark.parametrize("clip", [0.1, 1.0, 100.0])
+def test_clipped_means_are_those_of_a_loop_over_records(name, classes, clip) -> None:
+    owners = federation(classes=classes)
+    model = model_named(name, features=4, classes=classes)
+    parameters = np.random.default_rng(1).standard_normal(model.dimension)
+    found = model.clipped_means(parameters, owners, clip=clip)
+    for row, records in zip(found, owners.parts, strict=True):
+        expected = plain_clipped_mean(name, parameters, records, clip)
+        assert np.allclose(row, expected, rtol=0, atol=1e-7 * clip + 1e-7)
+
+
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+@given(
+    seed=st.integers(0, 10**6),
+    clip=st.floats(1e-3, 1e3),
+    size=st.tuples(st.sampled_from([1e-8, 1.0, 1e4, 1e8]), st.integers(1, 20)),
+)
+def test_exchanging_one_record_moves_an_answer_by_at_most_its_sensitivity(
+    name, classes, seed, clip, size
+) -> None:
+    scale, samples = size
+    rng = np.random.default_rng(seed)
+    owner = federation(owners=1, samples=samples, classes=classes, seed=seed, scale=scale)
+    other = federation(owners=1, samples=samples, classes=classes, seed=seed + 1, scale=scale)
+    features, labels = owner.records.features.copy(), owner.records.labels.copy()
+    k = int(rng.integers(samples))
+    features[k], labels[k] = other.records.features[k], other.records.labels[k]
+    neighbour = Federation(Records(features, labels, classes), owner.offsets)
+    model = model_named(name, features=4, classes=classes)
+    parameters = rng.standard_normal(model.dimension)
+    here, there = (model.clipped_means(parameters, f, clip=clip) for f in (owner, neighbour))
+    assert np.linalg.norm(here - there) <= 2 * clip / samples * (1 + 1e-12)
+    assert np.linalg.norm(here) <= clip * (1 + 1e-12)
+
+
+def test_the_worst_case_of_the_sensitivity_is_reached() -> None:
+    x = np.array([[1000.0, 1.0], [0.0, 1.0]])
+    one, two = (Records(x, np.array([label, 0.0]), 2) for label in (0.0, 1.0))
+    model = model_named("logistic", features=2, classes=2)
+    answers = [
+        model.clipped_means(np.zeros(2), Federation(r, np.array([0, 2])), clip=1.0)
+        for r in (one, two)
+    ]
+    assert np.linalg.norm(answers[0] - answers[1]) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+def test_loss_falls_along_the_gradient(name, classes) -> None:
+    owner = federation(owners=1, samples=50, classes=classes)
+    model = model_named(name, features=4, classes=classes)
+    parameters = model.start(seed=0) + 0.1
+    step = model.clipped_means(parameters, owner, clip=1e9)[0]
+    before, after = (model.loss(p, owner.records) for p in (parameters, parameters - 0.01 * step))
+    expected = 0.01 * float(step @ step)
+    assert before - after == pytest.approx(expected, rel=0.1)
+
+
+def test_huge_scores_neither_overflow_nor_warn() -> None:
+    owner = federation(owners=1, samples=5, scale=1e8)
+    for name in ("logistic", "softmax", "hidden:2"):
+        model = model_named(name, features=4, classes=2)
+        parameters = np.full(model.dimension, 1e8)
+        assert np.isfinite(model.clipped_means(parameters, owner, clip=1.0)).all()
+        assert np.isfinite(model.loss(parameters, owner.records))
+
+
+def test_accuracy_counts_right_predictions() -> None:
+    records = Records(np.array([[2.0, 1.0], [-2.0, 1.0], [3.0, 1.0]]), np.array([1.0, 0.0, 0.0]), 2)
+    up = np.array([1.0, 0.0])
+    assert model_named("logistic", features=2, classes=2).accuracy(up, records) == 2 / 3
+    assert model_named("least-squares", features=2, classes=2).accuracy(up, records) == 2 / 3
+    both = np.concatenate([-up, up])
+    assert model_named("softmax", features=2, classes=2).accuracy(both, records) == 2 / 3
+    numbers = Records(records.features, np.array([2.0, -2.0, 3.0]), 0)
+    assert model_named("least-squares", features=2, classes=0).accuracy(up, numbers) == 1.0
+    same = Records(records.features, np.ones(3), 0)
+    assert model_named("least-squares", features=2, classes=0).accuracy(up, same) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "sentence"),
+    [
+        ("logistic", 3, "logistic takes two classes; found 3"),
+        ("logistic", 0, "logistic takes two classes; found numbers"),
+        ("softmax", 0, "softmax needs labels that are classes"),
+        ("least-squares", 3, "least-squares takes numbers or two classes; found 3"),
+    ],
+)
+def test_models_refuse_labels_that_they_cannot_learn(name, classes, sentence) -> None:
+    with pytest.raises(InvalidData, match=sentence):
+        model_named(name, features=2, classes=classes)
+
+
+@pytest.mark.parametrize("name", ["", "forest", "hidden", "hidden:", "hidden:x", "softmax:3"])
+def test_unknown_models_are_refused_with_the_list(name) -> None:
+    with pytest.raises(InvalidInput, match="model must be one of logistic, least-squares"):
+        model_named(name, features=2, classes=2)

@@ -1,0 +1,296 @@
+"""Algorithm 1: weights, dropouts, exact resume, reproducible bytes, and a real reference."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, Refused
+from fedbourse.learning.checkpoint import Checkpoint
+from fedbourse.learning.data import load
+from fedbourse.learning.engines import Answers, LocalEngine
+from fedbourse.learning.engines.local import sometimes_away
+from fedbourse.learning.models import model_named
+from fedbourse.learning.partition import partition
+from fedbourse.learning.query import QUERIES, query_named
+from fedbourse.learning.reference import reference_accuracy
+from fedbourse.learning.rounds import train, weighted_mean
+from fedbourse.privacy.filter import Filter
+from fedbourse.privacy.memory_store import MemoryStore
+from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
+from fedbourse.privacy.terms import Terms
+from learning.federations import federation, plain_clipped_mean
+
+ROUNDS = 12
+
+
+class NoNoise:
+    """What a test injects to see the mathematics alone."""
+
+    def __init__(self, terms) -> None:
+        self.scales = np.array([t.scale for t in terms])
+        self.costs = np.zeros(len(terms))
+
+    def release(self, answers, owners, number):
+        return answers
+
+
+def terms_for(owners, model, *, rounds=ROUNDS, rhos=(0.5, 1.0, 2.0), clip=1.0):
+    return [
+        Terms("task", rho, rounds, model.dimension, int(size), clip)
+        for rho, size in zip(rhos, owners.sizes, strict=False)
+    ]
+
+
+@pytest.fixture
+def task():
+    owners = federation()
+    model = model_named("logistic", features=4, classes=2)
+    return owners, model, terms_for(owners, model)
+
+
+def run(task, noise=None, *, engine=None, rounds=ROUNDS, **options):
+    owners, model, terms = task
+    engine = engine or LocalEngine(model, owners, terms, noise or SimulatedNoise(terms, seed=5))
+    return train(engine, model, owners.records, step_size=0.5, rounds=rounds, **options)
+
+
+def test_without_noise_it_is_gradient_descent_on_the_mean_of_clipped_gradients(task) -> None:
+    owners, model, terms = task
+    parameters = np.zeros(4)
+    for _ in range(ROUNDS):
+        parts = [plain_clipped_mean("logistic", parameters, r, 1.0) for r in owners.parts]
+        parameters = parameters - 0.5 * np.mean(parts, axis=0)
+    found = run(task, NoNoise(terms))
+    assert np.allclose(found.parameters, parameters, atol=1e-8)
+    assert found.accuracy == model.accuracy(found.parameters, owners.records)
+    assert found.rounds[-1].loss == model.loss(found.parameters, owners.records)
+    assert [seen.number for seen in found.rounds] == list(range(ROUNDS))
+
+
+@given(
+    scales=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=6),
+    data=st.data(),
+)
+def test_weights_sum_to_one_over_the_answers_received(scales, data) -> None:
+    who = sorted(data.draw(st.sets(st.integers(0, len(scales) - 1), min_size=1)))
+    answers = Answers(np.array(who), np.ones((len(who), 3)))
+    for weights in ("equal", "precision"):
+        assert np.allclose(weighted_mean(answers, np.array(scales), weights), 1.0)
+
+
+def test_precision_weights_are_inverse_variances() -> None:
+    answers = Answers(np.array([0, 2]), np.array([[1.0], [5.0]]))
+    found = weighted_mean(answers, np.array([1.0, 9.0, 2.0]), "precision")
+    assert found[0] == pytest.approx((1 * 1 + 5 / 4) / (1 + 1 / 4))
+    assert weighted_mean(answers, np.array([1.0, 9.0, 2.0]), "equal")[0] == 3.0
+
+
+def test_the_noise_in_the_model_is_what_the_weights_say() -> None:
+    owners = federation(samples=4)
+    model = model_named("logistic", features=4, classes=2)
+    terms = terms_for(owners, model, rounds=1)
+    sigmas = np.array([t.scale for t in terms])
+    expected = {"equal": np.sqrt(sigmas @ sigmas) / 3, "precision": (sigmas**-2).sum() ** -0.5}
+    for weights, sigma in expected.items():
+        steps = []
+        for seed in range(800):
+            engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=seed))
+            steps.append(weighted_mean(engine.ask(0, np.zeros(4)), engine.scales, weights))
+        spread = np.std(steps, axis=0).mean()
+        assert spread == pytest.approx(sigma, rel=0.05)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(task) -> None:
+    _owners, _model, terms = task
+    first, again, other = (run(task, SimulatedNoise(terms, seed=s)) for s in (5, 5, 6))
+    assert first.parameters.tobytes() == again.parameters.tobytes()
+    assert first.rounds == again.rounds
+    assert first.parameters.tobytes() != other.parameters.tobytes()
+
+
+def test_an_owner_that_is_away_spends_nothing_and_the_others_go_on(task) -> None:
+    owners, model, terms = task
+    away = {3: [False, True, True], 4: [False, False, False], 7: [True, False, True]}
+
+    def available(number, count):
+        return np.array(away.get(number, [True] * count))
+
+    engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=5), available=available)
+    found = run(task, engine=engine)
+    assert found.answered.tolist() == [ROUNDS - 2, ROUNDS - 2, ROUNDS - 1]
+    assert [seen.answers for seen in found.rounds][3:8] == [2, 0, 3, 3, 2]
+    for guard, agreed, answered in zip(engine.filters, terms, found.answered, strict=True):
+        assert guard.accounts()[0].charged == answered
+        assert float(guard.accounts()[0].spent) == pytest.approx(agreed.rho * answered / ROUNDS)
+
+
+def test_a_round_without_answers_leaves_the_model_as_it_is(task) -> None:
+    owners, model, terms = task
+    engine = LocalEngine(
+        model, owners, terms, NoNoise(terms), available=sometimes_away(1.0, seed=0)
+    )
+    found = run(task, engine=engine)
+    assert not found.parameters.any()
+    assert not found.answered.any()
+
+
+def test_who_is_away_follows_the_rate_and_the_seed() -> None:
+    there = [sometimes_away(0.25, seed=1)(k, 400) for k in range(10)]
+    assert np.mean(there) == pytest.approx(0.75, abs=0.03)
+    assert (sometimes_away(0.25, seed=1)(3, 400) == there[3]).all()
+    assert (there[0] != there[1]).any()
+
+
+@pytest.mark.parametrize("stop", [1, 5, 11])
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(task, tmp_path, stop, every) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stopping(seen, answers):
+        if seen.number == stop:
+            raise Stopped
+
+    file = tmp_path / "run.npz"
+    keep = Checkpoint(file, {"task": 1}, every=every)
+    with pytest.raises(Stopped):
+        run(task, checkpoint=keep, on_round=stopping)
+    resumed = run(task, checkpoint=Checkpoint(file, {"task": 1}, every=every))
+    straight = run(task)
+    assert resumed.parameters.tobytes() == straight.parameters.tobytes()
+    assert resumed.rounds == straight.rounds
+    assert (resumed.answered == straight.answered).all()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
+
+
+def test_a_finished_run_is_not_trained_again(task, tmp_path) -> None:
+    keep = Checkpoint(tmp_path / "run.npz", {})
+    first = run(task, checkpoint=keep)
+
+    class Untouchable:
+        scales = np.ones(3)
+
+        def ask(self, number, parameters):
+            raise AssertionError("a finished run asks nobody")
+
+    assert run(task, engine=Untouchable(), checkpoint=keep).rounds == first.rounds
+
+
+def test_checkpoints_that_are_damaged_or_of_another_task_are_refused(task, tmp_path) -> None:
+    file = tmp_path / "run.npz"
+    run(task, checkpoint=Checkpoint(file, {"seed": 1}))
+    with pytest.raises(InvalidFile, match="holds another training"):
+        run(task, checkpoint=Checkpoint(file, {"seed": 2}))
+    whole = file.read_bytes()
+    for broken in (b"", b"no", whole[: len(whole) // 2]):
+        file.write_bytes(broken)
+        with pytest.raises(InvalidFile, match="no checkpoint, or is damaged"):
+            Checkpoint(file, {"seed": 1}).load()
+    with pytest.raises(CannotWrite, match="No such file or directory"):
+        run(task, checkpoint=Checkpoint(tmp_path / "nowhere" / "run.npz", {}))
+
+
+def test_a_repeated_round_gets_the_stored_answer_and_another_model_a_refusal(task) -> None:
+    owners, model, terms = task
+    engine = LocalEngine(model, owners, terms, ExactNoise(terms))
+    first = engine.ask(0, np.zeros(4))
+    again = engine.ask(0, np.zeros(4))
+    assert first.vectors.tobytes() == again.vectors.tobytes()
+    with pytest.raises(Refused, match="asked about another model") as refusal:
+        engine.ask(0, np.ones(4))
+    assert refusal.value.reason == "other-model"
+    with pytest.raises(Refused, match="outside the 12 rounds"):
+        engine.ask(ROUNDS, np.zeros(4))
+
+
+def test_a_device_that_sold_its_cap_elsewhere_does_not_join(task) -> None:
+    owners, model, terms = task
+    guards = [Filter(MemoryStore(), lifetime_cap=2.0) for _ in terms]
+    guards[0].agree(Terms("other", 1.8, 5, 2, 2))
+    with pytest.raises(Refused, match="does not fit under the lifetime cap"):
+        LocalEngine(model, owners, terms, NoNoise(terms), filters=guards)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"samples": 6}, "agreed to answer from 6 records; found 7"),
+        ({"dimension": 5}, "agreed to dimension 5 and clip 1"),
+        ({"clip": 2.0}, "agreed to dimension 4 and clip 2"),
+    ],
+)
+def test_terms_that_do_not_fit_the_task_are_refused(task, change, sentence) -> None:
+    owners, model, terms = task
+    wrong = {**vars(terms[2]), **change}
+    names = ("task", "rho", "rounds", "dimension", "samples", "clip")
+    terms = [*terms[:2], Terms(**{name: wrong[name] for name in names})]
+    with pytest.raises(InvalidInput, match=sentence):
+        LocalEngine(model, owners, terms, NoNoise(terms))
+    with pytest.raises(InvalidInput, match="terms must be one for each of 3 owners; found 2"):
+        LocalEngine(model, owners, terms[:2], NoNoise(terms[:2]))
+
+
+def test_exact_noise_trains_like_simulated_noise(task) -> None:
+    _owners, _model, terms = task
+    exact = [run(task, ExactNoise(terms)).parameters for _ in range(150)]
+    simulated = [run(task, SimulatedNoise(terms, seed=s)).parameters for s in range(150)]
+    assert np.std(exact, axis=0) == pytest.approx(np.std(simulated, axis=0), rel=0.35)
+    error = np.std(simulated, axis=0) / np.sqrt(150)
+    assert (np.abs(np.mean(exact, axis=0) - np.mean(simulated, axis=0)) < 6 * error).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "owners", "step_size", "rounds"),
+    [("flights", 12, 2.0, 150), ("sklearn:breast_cancer", 18, 0.5, 400)],
+)
+def test_without_noise_it_reaches_what_scikit_learn_reaches(
+    data, owners, step_size, rounds
+) -> None:
+    source = load(data, seed=0)
+    dealt = partition(source.pool, owners=owners, samples=source.default_samples, seed=0)
+    features = source.buyer.features.shape[1]
+    model = model_named(source.default_model, features=features, classes=source.buyer.classes)
+    terms = [Terms("t", 1.0, rounds, model.dimension, int(m), 4.0) for m in dealt.sizes]
+    engine = LocalEngine(model, dealt, terms, NoNoise(terms))
+    found = train(engine, model, source.buyer, step_size=step_size, rounds=rounds)
+    assert abs(found.accuracy - reference_accuracy(dealt.records, source.buyer)) < 0.02
+
+
+def test_queries_that_break_the_sensitivity_are_refused_with_the_reason() -> None:
+    assert query_named("gradient") is QUERIES["gradient"]
+    with pytest.raises(InvalidInput, match="found 'local-steps': after the first of several local"):
+        query_named("local-steps")
+    with pytest.raises(InvalidInput, match=r"must be one of gradient; found 'loss'$"):
+        query_named("loss")
+
+
+def test_several_local_steps_do_move_an_answer_by_more_than_the_sensitivity() -> None:
+    """Why the registry has one query: a step amplifies what one record did to the step before."""
+    model = model_named("least-squares", features=2, classes=0)
+    one = federation(owners=1, samples=4, features=2, classes=0, seed=50, scale=3.0)
+    features, labels = one.records.features.copy(), one.records.labels.copy()
+    labels[0] = 1000.0
+    other = type(one)(type(one.records)(features, labels, 0), one.offsets)
+
+    def after(f, steps):
+        parameters, total = np.zeros(2), np.zeros(2)
+        for _ in range(steps):
+            step = model.clipped_means(parameters, f, clip=1.0)[0]
+            parameters, total = parameters - 20.0 * step, total + step
+        return total / steps
+
+    assert np.linalg.norm(after(one, 1) - after(other, 1)) <= 2 / 4 * (1 + 1e-12)
+    assert np.linalg.norm(after(one, 2) - after(other, 2)) > 1.3 * 2 / 4
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"weights": "pay"}, "weights must be one of equal, precision; found 'pay'"),
+        ({"rounds": 0}, "rounds must be a finite number of at least 1; found 0"),
+    ],
+)
+def test_wrong_training_options_are_refused(task, options, sentence) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        run(task, **options)
