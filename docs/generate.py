@@ -70,7 +70,19 @@ def python_names() -> str:
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
 
 
-MADE_BY_CALLERS = {"Accuracy", "Sample", "Support", "Training", "Uniform"}
+MADE_BY_CALLERS = {
+    "Accuracy",
+    "ExactNoise",
+    "Filter",
+    "Observation",
+    "Question",
+    "Sample",
+    "SimulatedNoise",
+    "Support",
+    "Terms",
+    "Training",
+    "Uniform",
+}
 
 
 def _fields(thing: type) -> list[str]:

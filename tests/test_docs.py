@@ -51,10 +51,23 @@ def test_every_key_of_the_json_documents_is_explained(capsys, tmp_path) -> None:
     for arguments in (
         ["solve", "--uniform", "1:5", "--owners", "9", "--json"],
         ["study", "paper", "--draws", "2", "--out", str(tmp_path), "--json"],
+        [
+            "demo",
+            "--data",
+            "synthetic:d=5,n=2000",
+            "--samples",
+            "50",
+            "--reward",
+            "1",
+            "--out",
+            str(tmp_path),
+            "--json",
+        ],
     ):
         assert main(arguments) == 0
         document = json.loads(capsys.readouterr().out)
         rows = [row for value in document.values() if isinstance(value, list) for row in value]
+        rows += [value for key, value in document.items() if key in ("accuracy", "money")]
         keys = {*document, *(key for row in rows if isinstance(row, dict) for key in row)}
         assert not [key for key in keys if f"`{key}`" not in page]
 

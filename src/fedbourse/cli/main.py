@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
+from fedbourse.cli.demo import demo
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
@@ -23,6 +24,7 @@ app = App(
     help_format="markdown",
     suppress_keyboard_interrupt=False,
 )
+app.command(demo)
 app.command(solve)
 app.command(study_app)
 

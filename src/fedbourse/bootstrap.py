@@ -1,0 +1,182 @@
+"""The wiring: real data, simulated owners and one process make a whole trade."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedbourse.errors import InvalidData, InvalidInput
+from fedbourse.game import Accuracy, Uniform
+from fedbourse.learning.data import load
+from fedbourse.learning.engines.local import sometimes_away
+from fedbourse.learning.models import model_named
+from fedbourse.learning.partition import partition
+from fedbourse.learning.reference import majority_accuracy, reference_accuracy
+from fedbourse.learning.rounds import WEIGHTS
+from fedbourse.market.card import TaskCard
+from fedbourse.market.report import trade_report
+from fedbourse.market.trade import Buyer, Owners, run_trade
+from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
+from fedbourse.privacy.zcdp import DELTA, rho_for
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fedbourse.game.columns import IntArray
+    from fedbourse.learning.partition import Federation
+    from fedbourse.learning.rounds import Round, Weights
+    from fedbourse.learning.sources import Source
+    from fedbourse.privacy.noise import Noise
+    from fedbourse.privacy.terms import Terms
+
+_USUAL_OWNERS = 200
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """What a demonstration trade may be asked for."""
+
+    data: str = "flights"
+    owners: int | None = None
+    """How many are interested; where it is not given, 200 or as many as the data can serve."""
+    samples: int | None = None
+    """Records an owner; where it is not given, what suits the data."""
+    partition: str | None = None
+    """How records are dealt out: iid, dirichlet:ALPHA or groups; by default what suits the data."""
+    values: tuple[float, float] = (1.0, 5.0)
+    """The ends of the uniform distribution that values come from."""
+    reward: float | Literal["best"] = "best"
+    weight: float = 20.0
+    rounds: int = 50
+    step_size: float = 1.0
+    clip: float = 1.0
+    model: str | None = None
+    weights: Weights = "precision"
+    noise: Literal["simulated", "exact"] = "simulated"
+    dropout: float = 0.0
+    """How often an owner is away in a round."""
+    cap_epsilon: float = 8.0
+    """Every owner's lifetime cap, as an epsilon at delta 1e-5."""
+    seed: int = 0
+
+
+def demo_trade(
+    settings: DemoSettings,
+    *,
+    on_step: Callable[[str], None] = lambda sentence: None,
+    on_round: Callable[[Round], None] = lambda seen: None,
+) -> dict[str, Any]:
+    """Carry out a whole trade on real data and return its report."""
+    seed = whole_number("seed", settings.seed, at_least=0)
+    dropout = number("dropout", settings.dropout, at_least=0, at_most=1)
+    if settings.weights not in WEIGHTS:
+        raise InvalidInput(
+            f"weights must be one of {', '.join(WEIGHTS)}; found {settings.weights!r:.60}"
+        )
+    source = load(settings.data, seed=seed)
+    on_step(
+        f"{source.name}: {len(source.pool)} records for owners, {len(source.buyer)} the buyer's own"
+    )
+    samples = whole_number("samples", settings.samples or source.default_samples, at_least=1)
+    scheme = settings.partition or ("iid" if source.groups is None else "groups")
+    if scheme.startswith("unequal"):
+        raise InvalidInput("a card fixes one number of records for all; partition unequal does not")
+    interested = _interested(settings.owners, source, samples, scheme)
+
+    # The buyer knows only its own records: half are a pilot, half will judge the model.
+    own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
+    pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
+    chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
+    assumed = Uniform(*settings.values)
+    buyer = Buyer(
+        weight=settings.weight,
+        values=assumed,
+        accuracy=Accuracy(
+            "precision" if settings.weights == "precision" else "averaged",
+            chance=min(chance, ceiling - 0.01),
+            ceiling=ceiling,
+        ),
+        validation=validation,
+    )
+    on_step(f"the buyer's pilot: {ceiling:.1%} without privacy, {chance:.1%} by guessing")
+
+    model = model_named(
+        settings.model or source.default_model,
+        features=source.buyer.features.shape[1],
+        classes=source.buyer.classes,
+    )
+    card = TaskCard(
+        goal=source.description,
+        data=source.name,
+        loss=settings.model or source.default_model,
+        query="gradient",
+        compensation="proportional",
+        reward=settings.reward,
+        model=settings.model or source.default_model,
+        dimension=model.dimension,
+        step_size=settings.step_size,
+        rounds=whole_number("rounds", settings.rounds, at_least=1),
+        samples=samples,
+        clip=settings.clip,
+        weights=settings.weights,
+        payout="vested",
+    )
+    on_step(f"the card is published: {source.description}")
+
+    federation: Federation | None = None
+
+    def records(chosen: IntArray) -> Federation:
+        nonlocal federation
+        federation = partition(
+            source.pool,
+            owners=len(chosen),
+            samples=samples,
+            scheme=scheme,
+            seed=seed,
+            groups=source.groups,
+            name=source.name,
+        )
+        return federation
+
+    def noise(terms: Sequence[Terms]) -> Noise:
+        return ExactNoise(terms) if settings.noise == "exact" else SimulatedNoise(terms, seed=seed)
+
+    owners = Owners(
+        values=assumed.rvs(size=(interested,), random_state=np.random.default_rng([seed, 3])),
+        lifetime_caps=np.full(interested, rho_for(epsilon=settings.cap_epsilon, delta=DELTA)),
+        records=records,
+        noise=noise,
+        available=sometimes_away(dropout, seed=seed) if dropout else None,
+    )
+    trade = run_trade(card, model, buyer, owners, seed=seed, on_step=on_step, on_round=on_round)
+    assert federation is not None
+    on_step("the same records without privacy, by scikit-learn")
+    references = {
+        "scikit-learn on all participants' records": reference_accuracy(
+            federation.records, validation
+        ),
+        "always the commonest class": chance,
+    }
+    return trade_report(trade, buyer, references=references, origin=_origin(settings, interested))
+
+
+def _interested(asked: int | None, source: Source, samples: int, scheme: str) -> int:
+    """Return the number of owners, and refuse more than the data can serve."""
+    able = len(source.pool) // samples
+    if scheme == "groups" and source.groups is not None:
+        able = int(np.count_nonzero(np.bincount(source.groups[source.groups >= 0]) >= samples))
+    wanted = (
+        min(_USUAL_OWNERS, able) if asked is None else whole_number("owners", asked, at_least=2)
+    )
+    if wanted > able or able < 2:
+        raise InvalidData(
+            f"{source.name} can serve {able} owners of {samples} records; found {max(wanted, 2)}"
+        )
+    return wanted
+
+
+def _origin(settings: DemoSettings, interested: int) -> dict[str, object]:
+    return asdict(settings) | {"owners": interested, "values": list(settings.values)}

@@ -1,0 +1,90 @@
+"""The report of a finished trade as one plain document: pages and terminals only lay it out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.game import ACCURACY_MODELS, Accuracy
+from fedbourse.market.trade import training_of
+from fedbourse.privacy import DELTA, epsilon, whole_owner
+from fedbourse.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.market.trade import Buyer, Trade
+
+
+def trade_report(
+    trade: Trade, buyer: Buyer, *, references: Mapping[str, float], origin: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return what happened: who took part, what it paid, cost and brought.
+
+    ``references`` are accuracies to compare with; ``origin`` is what it takes to get the trade
+    again.
+    """
+    budgets: FloatArray = trade.plans
+    book, card = trade.book, trade.card
+    precisions = training_of(card).precisions(budgets, trade.owners)
+    predicted = {
+        name: Accuracy(name, chance=buyer.accuracy.chance, ceiling=buyer.accuracy.ceiling).of(
+            precisions, trade.interested
+        )
+        for name in ACCURACY_MODELS
+    }
+    epsilons = epsilon(rho=budgets, delta=DELTA).tolist()
+    spent_epsilons = [
+        epsilon(rho=spent, delta=DELTA) if spent else 0.0 for spent in trade.spent.tolist()
+    ]
+    owners = [
+        {
+            "owner": int(owner),
+            "budget": terms.rho,
+            "epsilon": epsilons[i],
+            "noise_scale": terms.scale,
+            "payment_micro": int(trade.payments[i]),
+            "answered": int(trade.run.answered[i]),
+            "earned_micro": int(book.balance(f"owner:{owner}")),
+            "spent": float(trade.spent[i]),
+            "spent_epsilon": spent_epsilons[i],
+            "lifetime_cap": float(trade.lifetime_caps[i]),
+            "cap_share": float(trade.spent[i] / trade.lifetime_caps[i]),
+        }
+        for i, (owner, terms) in enumerate(zip(trade.owners, trade.terms, strict=True))
+    ]
+    earned = sum(owner["earned_micro"] for owner in owners)
+    return {
+        "version": __version__,
+        "origin": dict(origin),
+        "card": asdict(card) | {"digest": card.digest},
+        "interested": trade.interested,
+        "participants": len(owners),
+        "declined": list(trade.declined),
+        "reward_method": trade.reward_method,
+        "weight": buyer.weight,
+        "announcements": list(trade.discovery.totals),
+        "total_budget": float(budgets.sum()),
+        "delta": DELTA,
+        "whole_owner_budget": whole_owner(float(budgets.max()), samples=card.samples),
+        "owners": owners,
+        "rounds": [asdict(seen) for seen in trade.run.rounds],
+        "accuracy": {
+            "measured": trade.run.accuracy,
+            "chance": buyer.accuracy.chance,
+            "ceiling": buyer.accuracy.ceiling,
+            "validation_records": len(buyer.validation),
+            "predicted": predicted,
+            "references": dict(references),
+        },
+        "money": {
+            "reward_micro": int(trade.reward),
+            "payments_micro": int(trade.payments.sum()),
+            "earned_micro": earned,
+            "refunded_micro": int(trade.reward) - earned - int(book.balance(trade.account)),
+            "escrow_micro": int(book.balance(trade.account)),
+            "transfers": len(book.transfers),
+        },
+        "transfers": [asdict(transfer) for transfer in book.transfers],
+    }

@@ -1,0 +1,180 @@
+"""A whole trade from the command line: money conserved, budgets kept, a page that needs nobody."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fedbourse.cli import main
+
+SMALL = ["--data", "synthetic:d=6,n=4000", "--samples", "60", "--rounds", "8", "--reward", "1"]
+
+
+@pytest.fixture
+def demo(capsys, tmp_path):
+    def run(*arguments: str, folder: str = "out"):
+        code = main(["demo", *arguments, "--out", str(tmp_path / folder)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def trade(demo, *arguments: str):
+    code, out, _ = demo(*arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory):
+    """The front door: the demo as a newcomer runs it."""
+    folder = tmp_path_factory.mktemp("demo")
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder, json.loads((folder / "report.json").read_text())
+
+
+def test_the_default_trade_buys_a_model_worth_having(flights) -> None:
+    _, report = flights
+    accuracy = report["accuracy"]
+    reference = accuracy["references"]["scikit-learn on all participants' records"]
+    assert reference - 0.03 < accuracy["measured"] < reference + 0.02
+    assert accuracy["measured"] > accuracy["chance"] + 0.1
+    assert set(accuracy["predicted"]) == {"paper", "population", "averaged", "precision"}
+    assert report["card"]["samples"] == 1000
+    assert 2 <= report["participants"] < report["interested"]
+
+
+def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
+    folder, report = flights
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=[\"'](?!#)", page)
+    assert "<script" not in page
+    assert "url(http" not in page
+    assert "@import" not in page
+    assert page.count("<svg") == 3
+    for owner in report["owners"]:
+        assert f"<td>{owner['owner']}</td>" in page
+        assert f"{owner['spent_epsilon']:.3f}" in page
+    for level in report["accuracy"]["predicted"].values():
+        assert f"{100 * level:.2f}" in page
+
+
+def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
+    code, out, err = demo(*SMALL)
+    assert code == 0
+    assert "budget rho" in out
+    assert "of its cap" in out
+    assert "predicted  paper" in out
+    assert "reward 1.000000 = earned 1.000000 + refunded 0.000000" in out
+    assert "report.html" in out
+    assert "none has told its value" in err
+
+
+@pytest.mark.parametrize("dropout", ["0", "0.3", "1"])
+@pytest.mark.parametrize("weights", ["equal", "precision"])
+def test_money_is_conserved_and_budgets_are_kept(demo, dropout, weights) -> None:
+    report = trade(demo, *SMALL, "--dropout", dropout, "--weights", weights)
+    money = report["money"]
+    assert money["payments_micro"] == money["reward_micro"] == 1_000_000
+    assert money["earned_micro"] + money["refunded_micro"] == money["reward_micro"]
+    assert money["escrow_micro"] == 0
+    balances: dict[str, int] = {}
+    for line in report["transfers"]:
+        balances[line["source"]] = balances.get(line["source"], 0) - line["amount"]
+        balances[line["target"]] = balances.get(line["target"], 0) + line["amount"]
+    assert sum(balances.values()) == 0
+    for owner in report["owners"]:
+        assert balances.get(f"owner:{owner['owner']}", 0) == owner["earned_micro"]
+        assert owner["earned_micro"] == owner["payment_micro"] * owner["answered"] // 8
+        assert owner["spent"] == pytest.approx(owner["budget"] * owner["answered"] / 8)
+        assert owner["spent"] <= owner["budget"] <= owner["lifetime_cap"]
+    if dropout == "1":
+        assert money["refunded_micro"] == 1_000_000
+
+
+def test_pay_is_proportional_to_the_budget(demo) -> None:
+    report = trade(demo, *SMALL)
+    for owner in report["owners"]:
+        share = owner["budget"] / report["total_budget"]
+        assert owner["payment_micro"] == pytest.approx(1e6 * share, abs=1)
+
+
+def test_the_same_seed_gives_the_same_report_and_another_seed_another(demo) -> None:
+    same = [trade(demo, *SMALL, "--seed", "3") for _ in range(2)]
+    assert same[0] == same[1]
+    assert trade(demo, *SMALL, "--seed", "4")["rounds"] != same[0]["rounds"]
+
+
+def test_exact_noise_differs_from_run_to_run(demo) -> None:
+    first, second = (trade(demo, *SMALL, "--noise", "exact") for _ in range(2))
+    assert first["owners"] == second["owners"]
+    assert first["rounds"] != second["rounds"]
+
+
+def test_budgets_stop_at_the_lifetime_cap(demo) -> None:
+    report = trade(demo, *SMALL[:-1], "1000")
+    assert all(owner["spent"] <= owner["lifetime_cap"] for owner in report["owners"])
+    assert max(owner["cap_share"] for owner in report["owners"]) == pytest.approx(1.0)
+
+
+def test_aircraft_are_a_federation_of_their_own(demo) -> None:
+    report = trade(demo, "--data", "flights:aircraft", "--rounds", "5")
+    assert report["card"]["samples"] < 1000
+    assert report["participants"] >= 2
+
+
+def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
+    file = tmp_path / "people.csv"
+    rows = [f"{i % 7},{(i * 37) % 11},{'yes' if i % 7 > 3 else 'no'}" for i in range(400)]
+    file.write_text("a,b,label\n" + "\n".join(rows))
+    for arguments in (
+        ["--data", "sklearn:digits", "--model", "hidden:4"],
+        ["--data", "sklearn:breast_cancer", "--model", "least-squares"],
+        ["--data", str(file), "--samples", "20", "--partition", "dirichlet:0.5"],
+    ):
+        report = trade(demo, *arguments, "--rounds", "4", "--reward", "2")
+        assert len(report["rounds"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--owners", "1"], "owners must be a finite number of at least 2; found 1"),
+        (["--owners", "2.5"], "owners must be a whole number; found 2.5"),
+        (["--owners", "1000"], "can serve 53 owners of 60 records; found 1000"),
+        (["--data", "cats"], "data must be one of flights"),
+        (["--data", "absent.csv"], "absent.csv"),
+        (["--reward", "much"], "reward must be a number, or best; found 'much'"),
+        (["--reward", "nan"], "reward must be"),
+        (["--reward", "1e-9"], "at least one micro-credit"),
+        (["--reward", "1e12"], "reward must be below"),
+        (["--uniform", "5"], "--uniform must be LOW:HIGH, such as 1:5; found '5'"),
+        (["--uniform", "5:1"], "5"),
+        (["--dropout", "2"], "dropout must be"),
+        (["--rounds", "0"], "rounds must be"),
+        (["--model", "forest"], "model must be one of"),
+        (["--partition", "unequal:1"], "a card fixes one number of records"),
+        (["--partition", "tall"], "scheme must be one of"),
+        (["--weights", "pay"], "--weights"),
+        (["--weight", "1e-9", "--reward", "best"], "no reward pays at a weight of 1e-09"),
+    ],
+)
+def test_wrong_input_gets_one_sentence(demo, arguments, sentence) -> None:
+    options = dict(zip(SMALL[::2], SMALL[1::2], strict=True))
+    options |= dict(zip(arguments[::2], arguments[1::2], strict=True))
+    code, out, err = demo(*(word for option in options.items() for word in option))
+    assert code == 2
+    assert out == ""
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("fedbourse: ")
+    assert sentence in last
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_made_is_named_before_the_work(capsys, tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert main(["demo", *SMALL, "--out", str(file / "under")]) == 5
+    assert str(Path(file / "under")) in capsys.readouterr().err

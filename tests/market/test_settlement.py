@@ -1,0 +1,76 @@
+"""Plans become payments that sum to the reward, to the last micro-credit."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbourse.errors import InvalidGame, InvalidInput
+from fedbourse.market.settlement import earned, settle
+
+budgets = st.lists(
+    st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=30
+).filter(any)
+
+
+@given(budgets, st.integers(1, 2**53 - 1))
+def test_payments_sum_to_the_reward_and_are_within_one_of_their_share(plans, reward) -> None:
+    payments = settle(plans, reward=reward)
+    assert sum(payments.tolist()) == reward
+    total = sum(map(Fraction, plans))
+    for plan, payment in zip(plans, payments.tolist(), strict=True):
+        assert abs(payment - reward * Fraction(plan) / total) < 1
+        assert plan or not payment
+
+
+@given(budgets, st.integers(1, 10**9), st.randoms())
+def test_equal_plans_differ_by_one_at_most_and_larger_plans_earn_no_less(
+    plans, reward, random
+) -> None:
+    plans = plans + random.choices(plans, k=3)
+    payments = settle(plans, reward=reward).tolist()
+    for (a, pay_a), (b, pay_b) in zip(
+        sorted(zip(plans, payments, strict=True)),
+        sorted(zip(plans, payments, strict=True))[1:],
+        strict=False,
+    ):
+        assert pay_a <= pay_b + (a == b)
+
+
+def test_a_million_plans_settle_exactly() -> None:
+    plans = np.random.default_rng(0).random(10**6)
+    payments = settle(plans, reward=10**12 + 7)
+    assert payments.sum() == 10**12 + 7
+
+
+@given(st.integers(0, 10**12), st.integers(1, 500))
+def test_vesting_ends_at_the_whole_payment_and_never_runs_ahead(payment, rounds) -> None:
+    steps = [earned(payment, answered=k, rounds=rounds) for k in range(rounds + 1)]
+    assert steps[0] == 0
+    assert steps[-1] == payment
+    assert all(a <= b for a, b in itertools.pairwise(steps))
+    assert all(step * rounds <= payment * k for k, step in enumerate(steps))
+
+
+@pytest.mark.parametrize(
+    ("plans", "reward", "sentence"),
+    [
+        ([0.0, 0.0], 5, "at least one plan above 0"),
+        ([1.0, -1.0], 5, r"plans\[1\] must be"),
+        ([1.0, float("nan")], 5, r"plans\[1\] must be"),
+        ([1.0], 0, "reward must be"),
+        ([1.0], 0.5, "reward must be"),
+        ([1.0], 2**53, "below 2"),
+    ],
+)
+def test_what_cannot_be_settled_is_refused(plans, reward, sentence) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        settle(plans, reward=reward)
+
+
+def test_no_plans_at_all_are_refused() -> None:
+    with pytest.raises(InvalidGame):
+        settle([], reward=5)
