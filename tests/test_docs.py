@@ -46,30 +46,29 @@ def test_every_error_has_an_exit_code_and_a_page() -> None:
             assert 400 <= error.http_status < 600
 
 
-def test_every_key_of_the_json_documents_is_explained(capsys, tmp_path) -> None:
+TRAINING = "--data synthetic:d=5,n=1000 --owners 9 --samples 20 --rounds 3 --seeds 2"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve --uniform 1:5 --owners 9",
+        "study paper --draws 2 --out OUT",
+        "demo --data synthetic:d=5,n=2000 --samples 50 --reward 1 --out OUT",
+        "audit noise --mechanism simulated --runs 50",
+        f"study accuracy {TRAINING} --out OUT",
+        f"study calibrate {TRAINING}",
+        f"study weights {TRAINING}",
+    ],
+)
+def test_every_key_of_the_json_documents_is_explained(command, capsys, tmp_path) -> None:
     page = (ROOT / "docs" / "reference" / "json.md").read_text()
-    for arguments in (
-        ["solve", "--uniform", "1:5", "--owners", "9", "--json"],
-        ["study", "paper", "--draws", "2", "--out", str(tmp_path), "--json"],
-        [
-            "demo",
-            "--data",
-            "synthetic:d=5,n=2000",
-            "--samples",
-            "50",
-            "--reward",
-            "1",
-            "--out",
-            str(tmp_path),
-            "--json",
-        ],
-    ):
-        assert main(arguments) == 0
-        document = json.loads(capsys.readouterr().out)
-        rows = [row for value in document.values() if isinstance(value, list) for row in value]
-        rows += [value for key, value in document.items() if key in ("accuracy", "money")]
-        keys = {*document, *(key for row in rows if isinstance(row, dict) for key in row)}
-        assert not [key for key in keys if f"`{key}`" not in page]
+    assert main([*command.replace("OUT", str(tmp_path)).split(), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = [row for value in document.values() if isinstance(value, list) for row in value]
+    rows += [document[key] for key in ("accuracy", "money", "fit") if key in document]
+    keys = {*document, *(key for row in rows if isinstance(row, dict) for key in row)}
+    assert not [key for key in keys if f"`{key}`" not in page]
 
 
 def test_links_lead_somewhere() -> None:

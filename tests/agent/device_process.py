@@ -177,8 +177,8 @@ class Record:
     """A device's own account beside what its wire has seen."""
 
     account: Account | None
-    sent: dict[int, set[str]]
-    """The different answers that left, for each round."""
+    sent: dict[int, set[tuple[str, str]]]
+    """The different answers that left for each round: the model and the digest of each."""
 
     @property
     def charged(self) -> int:
@@ -199,6 +199,9 @@ class Record:
         broken = []
         if self.doubled:
             broken.append(f"two different answers left for rounds {self.doubled}")
+        digests = [digest for answers in self.sent.values() for _, digest in answers]
+        if len(set(digests)) < len(digests):
+            broken.append("an answer to one question left as that to another")
         if len(self.sent) > self.charged:
             broken.append(f"{len(self.sent)} rounds left, {self.charged} were charged")
         if self.spent(terms) > Fraction(terms.rho):
@@ -211,8 +214,8 @@ class Record:
 def record(folder: Path) -> Record:
     """Read a device's account and its wire."""
     sent = defaultdict(set)
-    for number, _, digest in wire(folder):
-        sent[number].add(digest)
+    for number, model, digest in wire(folder):
+        sent[number].add((model, digest))
     store = SpendStore(folder / "spend.db")
     accounts = Filter(store, lifetime_cap=1.0).accounts()
     store.close()

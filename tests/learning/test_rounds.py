@@ -17,22 +17,11 @@ from fedbourse.learning.reference import reference_accuracy
 from fedbourse.learning.rounds import train, weighted_mean
 from fedbourse.privacy.filter import Filter
 from fedbourse.privacy.memory_store import MemoryStore
-from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
+from fedbourse.privacy.noise import ExactNoise, NoNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from learning.federations import federation, plain_clipped_mean
 
 ROUNDS = 12
-
-
-class NoNoise:
-    """What a test injects to see the mathematics alone."""
-
-    def __init__(self, terms) -> None:
-        self.scales = np.array([t.scale for t in terms])
-        self.costs = np.zeros(len(terms))
-
-    def release(self, answers, owners, number):
-        return answers
 
 
 def terms_for(owners, model, *, rounds=ROUNDS, rhos=(0.5, 1.0, 2.0), clip=1.0):

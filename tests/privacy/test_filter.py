@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -258,10 +258,28 @@ def test_names_of_any_script_are_kept_as_they_are(guard) -> None:
     assert sorted(account.terms.task for account in guard.accounts()) == sorted(names)
 
 
+def test_a_transaction_has_the_books_to_itself(store, guard) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        with store.transaction() as books:
+            books.put(Account(LARGE))
+            agreed = thread.submit(guard.agree, ONCE)
+            assert not wait([agreed], timeout=0.1).done
+        with pytest.raises(Refused, match="does not fit"):
+            agreed.result(timeout=10)
+
+
+def test_of_two_draws_for_a_question_the_first_stored_is_the_one_to_leave(guard) -> None:
+    guard.agree(SMALL)
+    for _ in range(2):
+        assert guard.charge(ask(SMALL, 0), cost=0.0) is None
+    assert guard.keep(ask(SMALL, 0), b"first") == b"first"
+    assert guard.keep(ask(SMALL, 0), b"second") == b"first"
+
+
 def test_threads_that_share_a_filter_let_one_answer_a_round_leave(guard) -> None:
     terms = Terms(task="shared", rho=0.1, rounds=15, dimension=2, samples=5)
     guard.agree(terms)
-    barrier = Barrier(8)
+    barrier = Barrier(8, timeout=10)
 
     def serve(thread: int) -> list[tuple[int, bytes]]:
         sent = []
@@ -557,6 +575,7 @@ def test_an_empty_file_is_a_device_that_never_sold(tmp_path) -> None:
 def foreign(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE account (task TEXT)")
+        connection.execute("PRAGMA user_version = 1")
         connection.commit()
 
 

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
+from fedbourse.cli.audit import audit_app
 from fedbourse.cli.demo import demo
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
+from fedbourse.cli.study_accuracy import accuracy
+from fedbourse.cli.study_calibrate import calibrate
+from fedbourse.cli.study_weights import weights
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
 from fedbourse.version import __version__
 
@@ -25,8 +29,11 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(demo)
+app.command(audit_app)
 app.command(solve)
 app.command(study_app)
+for study in (accuracy, calibrate, weights):
+    study_app.command(study)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

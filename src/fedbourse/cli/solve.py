@@ -44,6 +44,7 @@ def solve(
     accuracy: Annotated[ModelName, Parameter(group=_REWARD)] = "paper",
     chance: Annotated[float, Parameter(group=_REWARD)] = 0.5,
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
+    noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     weight: Annotated[float, Parameter(group=_REWARD)] = 20.0,
     pay_for: Annotated[Literal["budget", "information"], Parameter(group=_REWARD)] = "budget",
     dimension: Annotated[float, Parameter(group=_TRAINING)] = 1000,
@@ -90,6 +91,8 @@ def solve(
         The accuracy of a guess.
     ceiling
         The accuracy without noise.
+    noise_coefficient
+        What all noise counts for; `fedbourse study calibrate` fits it.
     weight
         What an accuracy of 1 is worth to the buyer, in units of reward.
     pay_for
@@ -118,7 +121,7 @@ def solve(
         samples=_number_or_column("samples", samples, "samples"),
         clip=clip,
     )
-    model = Accuracy(accuracy, chance=chance, ceiling=ceiling)
+    model = Accuracy(accuracy, chance=chance, ceiling=ceiling, noise=noise_coefficient)
     weight = number("weight", weight, above=0)
     game: dict[str, Any] = {
         "cost": cost,
@@ -155,6 +158,7 @@ def solve(
         "weight": weight,
         "chance": chance,
         "ceiling": ceiling,
+        "noise_coefficient": noise_coefficient,
         "dimension": training.dimension,
         "step_size": step_size,
         "iterations": training.iterations,

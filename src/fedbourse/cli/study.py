@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fedbourse.cli.progress import progress_bar
 from fedbourse.errors import CannotWrite
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.study.claims import Verdict, judge
@@ -59,7 +59,8 @@ def paper(
     need_matplotlib()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        study = _run(count, first)
+        with progress_bar("settings") as advance:
+            study = run_paper_study(draws=count, seed=first, progress=advance)
         verdicts = judge(study)
         files = write_tables(study, verdicts, out) + draw_panels(study, out)
     except OSError as error:
@@ -79,21 +80,6 @@ def paper(
         )
     else:
         _print(verdicts, study, out, len(files))
-
-
-def _run(draws: int, seed: int) -> PaperStudy:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("settings", total=None)
-        return run_paper_study(
-            draws=draws,
-            seed=seed,
-            progress=lambda done, of: progress.update(task, completed=done, total=of),
-        )
 
 
 def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) -> None:

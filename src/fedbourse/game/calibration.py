@@ -91,7 +91,7 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
         options={"xatol": 1e-10},
     ).x
     chance, ceiling = ends(qualities(x))
-    if not ceiling > chance:
+    if not ceiling > chance or not np.ptp(measured):
         raise InvalidInput(
             f"accuracy does not rise with the budgets in these {len(observations)} observations: "
             f"the fit goes from {chance:.3f} (noise only) to {ceiling:.3f} (no noise)"

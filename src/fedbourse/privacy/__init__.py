@@ -2,7 +2,7 @@
 
 from fedbourse.privacy.filter import Account, Filter, Question, Store
 from fedbourse.privacy.memory_store import MemoryStore
-from fedbourse.privacy.noise import ExactNoise, Noise, SimulatedNoise
+from fedbourse.privacy.noise import ExactNoise, Noise, NoNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from fedbourse.privacy.zcdp import (
     DELTA,
@@ -20,6 +20,7 @@ __all__ = [
     "ExactNoise",
     "Filter",
     "MemoryStore",
+    "NoNoise",
     "Noise",
     "Question",
     "SimulatedNoise",

@@ -52,6 +52,19 @@ class Noise(Protocol):
         """Return the answers (one row for each of ``owners``) to round ``number`` with noise."""
 
 
+class NoNoise:
+    """No noise at all: for studies of what noise costs. It protects nobody."""
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        """Take the terms only to count as they would."""
+        self.scales = np.array([t.scale for t in terms])
+        self.costs = np.array([t.round_rho for t in terms])
+
+    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Return the answers as they are."""
+        return answers
+
+
 class SimulatedNoise:
     """Seeded normal noise: fast, the same again for the same seed, and no protection at all.
 

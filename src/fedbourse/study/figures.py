@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by every common colour vision; dashes and markers say the
 # same again for print without colour.
-_LOOKS = {
+LOOKS = {
     "paper": ("#0072B2", "-", "o"),
     "population": ("#E69F00", "--", "s"),
     "averaged": ("#009E73", "-.", "^"),
@@ -29,7 +29,7 @@ _LOOKS = {
     "mean": ("#000000", "-", "o"),
     "spread": ("#666666", "--", "v"),
 }
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -50,13 +50,13 @@ def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
     """Write each panel and the overview of all six as SVG and PNG; return the files."""
     plt = need_matplotlib()
     written: list[Path] = []
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         for metric in _LABELS:
             for sweep in SWEEPS:
                 figure, axes = plt.subplots(figsize=(3.5, 2.8), layout="constrained")
                 _panel(axes, study, metric, sweep)
                 figure.supxlabel(_caption(study), fontsize=7)
-                written += _save(figure, folder / f"{metric}_by_{sweep.name}")
+                written += save_figure(figure, folder / f"{metric}_by_{sweep.name}")
                 plt.close(figure)
         figure, grid = plt.subplots(3, 2, figsize=(7.2, 8.2), layout="constrained")
         for row, metric in zip(grid, _LABELS, strict=True):
@@ -65,7 +65,7 @@ def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
         for letter, axes in zip("abcdef", grid.flat, strict=True):
             axes.set_title(f"({letter})", fontsize=9, loc="left")
         figure.supxlabel(_caption(study), fontsize=7)
-        written += _save(figure, folder / "overview")
+        written += save_figure(figure, folder / "overview")
         plt.close(figure)
     return written
 
@@ -100,15 +100,16 @@ def _line(axes: Axes, outcomes: list[Outcome], metric: str, *, label: str, look:
     """Draw the mean over draws, and a band from the 10th to the 90th percentile."""
     x = [o.sweep.parameter(o.setting) for o in outcomes]
     rows = [o.metrics[metric] for o in outcomes]
-    colour, dashes, marker = _LOOKS[look]
+    colour, dashes, marker = LOOKS[look]
     low, high = np.quantile(rows, (0.1, 0.9), axis=1)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     means = [float(row.mean()) for row in rows]
     axes.plot(x, means, dashes, color=colour, marker=marker, markersize=3.5, label=label)
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
-    title = f"fedbourse {__version__} study paper"
+def save_figure(figure: Figure, stem: Path, study: str = "paper") -> list[Path]:
+    """Write a figure as SVG and PNG, the same bytes for the same study; return the files."""
+    title = f"fedbourse {__version__} study {study}"
     svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
     figure.savefig(svg, metadata={"Date": None, "Title": title})
     figure.savefig(png, metadata={"Software": title})

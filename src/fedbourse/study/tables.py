@@ -21,9 +21,11 @@ def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -
     """Write means, single draws and verdicts; every row carries the version and the seed."""
     source = {"version": __version__, "seed": study.seed, "draws": study.draws}
     return [
-        _write(folder / "summary.csv", (_summary(o) | source for o in study.outcomes)),
-        _write(folder / "draws.csv", (row | source for o in study.outcomes for row in _rows(o))),
-        _write(folder / "verdicts.csv", (verdict_row(v) | source for v in verdicts)),
+        write_rows(folder / "summary.csv", (_summary(o) | source for o in study.outcomes)),
+        write_rows(
+            folder / "draws.csv", (row | source for o in study.outcomes for row in _rows(o))
+        ),
+        write_rows(folder / "verdicts.csv", (verdict_row(v) | source for v in verdicts)),
     ]
 
 
@@ -67,7 +69,8 @@ def _rows(outcome: Outcome) -> Iterable[dict[str, object]]:
         yield _key(outcome) | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
 
 
-def _write(path: Path, rows: Iterable[dict[str, object]]) -> Path:
+def write_rows(path: Path, rows: Iterable[dict[str, object]]) -> Path:
+    """Write records that all have the same keys as a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer: csv.DictWriter[str] | None = None
         for row in rows:

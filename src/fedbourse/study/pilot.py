@@ -1,0 +1,112 @@
+"""A buyer's pilot: fit a model of accuracy on public records, then see it predict the owners'."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.game import Calibration, Observation, calibrate
+from fedbourse.study.interval import Mean, mean_of
+from fedbourse.study.trials import Task, trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedbourse.learning.rounds import Weights
+    from fedbourse.study.trials import Trial
+
+PILOT_FACTORS = tuple(float(f) for f in np.geomspace(0.1, 10.0, 6))
+"""Rewards of the pilot, in turning rewards."""
+HELD_OUT_FACTORS = tuple(float(np.sqrt(a * b)) for a, b in itertools.pairwise(PILOT_FACTORS))
+"""Rewards that the fit has not seen: between those of the pilot."""
+
+_REPEATS = 3  # trainings of each reward and seed, for noise is the larger part of the spread
+
+MODEL_OF = {"equal": "averaged", "precision": "precision"}
+"""The model of accuracy that knows how answers are weighted."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A reward unseen in the fit: what the fitted model says, and what owners' records give."""
+
+    factor: float
+    reward: float
+    predicted: float
+    measured: Mean
+
+    @property
+    def error(self) -> float:
+        """Return predicted less measured."""
+        return self.predicted - self.measured.value
+
+
+@dataclass(frozen=True)
+class PilotStudy:
+    """A calibration and its checks."""
+
+    task: Task
+    weights: Weights
+    seeds: int
+    calibration: Calibration
+    checks: tuple[Check, ...]
+
+    @property
+    def largest_error(self) -> float:
+        """Return how far the fitted model is off at most, over the rewards that it had not seen."""
+        return max(abs(check.error) for check in self.checks)
+
+
+def run_pilot_study(
+    task: Task,
+    *,
+    weights: Weights,
+    seeds: int,
+    first_seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> PilotStudy:
+    """Fit on public records, check on owners' records, other owners and other rewards."""
+    observations: list[Observation] = []
+    for k in range(seeds):
+        progress(k, 2 * seeds)
+        pilot = trial(task, seed=first_seed + k, whose="public")
+        observations += [_observed(pilot, factor, weights) for factor in PILOT_FACTORS]
+    fitted = calibrate(observations, model=MODEL_OF[weights])
+
+    owners: list[Trial] = []
+    for k in range(seeds):
+        progress(seeds + k, 2 * seeds)
+        owners.append(trial(task, seed=first_seed + k))
+    checks = [_checked(owners, factor, weights, fitted) for factor in HELD_OUT_FACTORS]
+    progress(2 * seeds, 2 * seeds)
+    return PilotStudy(task, weights, seeds, fitted, tuple(checks))
+
+
+def _observed(pilot: Trial, factor: float, weights: Weights) -> Observation:
+    reward = factor * pilot.turning_reward
+    return Observation(
+        precisions=pilot.precisions(reward),
+        owners=pilot.task.owners,
+        accuracy=pilot.measure(reward, weights, repeats=_REPEATS),
+    )
+
+
+def _checked(owners: list[Trial], factor: float, weights: Weights, fitted: Calibration) -> Check:
+    rewards = [factor * drawn.turning_reward for drawn in owners]
+    predicted = [
+        fitted.accuracy.of(drawn.precisions(reward), drawn.task.owners)
+        for drawn, reward in zip(owners, rewards, strict=True)
+    ]
+    measured = [
+        drawn.measure(reward, weights, repeats=_REPEATS)
+        for drawn, reward in zip(owners, rewards, strict=True)
+    ]
+    return Check(
+        factor=factor,
+        reward=float(np.mean(rewards)),
+        predicted=float(np.mean(predicted)),
+        measured=mean_of(measured),
+    )

@@ -1,0 +1,196 @@
+"""Trainings for real, at chosen rewards: what the studies of accuracy are made of."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium
+from fedbourse.learning.data import load
+from fedbourse.learning.engines import LocalEngine
+from fedbourse.learning.models import model_named
+from fedbourse.learning.partition import Federation, partition
+from fedbourse.learning.reference import majority_accuracy
+from fedbourse.learning.rounds import WEIGHTS, train
+from fedbourse.privacy.noise import NoNoise, SimulatedNoise
+from fedbourse.privacy.terms import Terms
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray, IntArray
+    from fedbourse.learning.models import Model
+    from fedbourse.learning.records import Pool, Records
+    from fedbourse.learning.rounds import Run, Weights
+    from fedbourse.privacy.noise import Noise
+
+Whose = Literal["owners", "public"]
+_JUDGES = 5000  # of the buyer's records, at most, judge a model
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, for whom: everything that a trial depends on but its reward and seed."""
+
+    data: str
+    owners: int = 100
+    """How many are interested."""
+    values: tuple[float, float] = (1.0, 5.0)
+    samples: int | None = None
+    """Records an owner; where it is not given, what suits the data."""
+    partition: str = "iid"
+    model: str | None = None
+    rounds: int = 50
+    step_size: float = 1.0
+    clip: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One draw of values and records, ready to be trained at any reward."""
+
+    task: Task
+    seed: int
+    whose: Whose
+    model: Model
+    federation: Federation
+    """The records of those who take part."""
+    validation: Records
+    participants: IntArray
+    unit_budgets: FloatArray
+    """Budgets at a reward of 1; with linear costs all budgets are proportional to the reward."""
+    training: Training
+    chance: float
+
+    def ceiling(self, weights: Weights) -> float:
+        """Train without noise, and return the accuracy on the buyer's records."""
+        terms = self.terms(1.0)
+        return self._trained(terms, NoNoise(terms), weights).accuracy
+
+    def measure(self, reward: float, weights: Weights, *, repeats: int = 1) -> float:
+        """Train at a reward, with fresh noise each time, and return the mean accuracy."""
+        runs = [self.train(reward, weights, repeat=k) for k in range(repeats)]
+        return float(np.mean([run.accuracy for run in runs]))
+
+    def train(self, reward: float, weights: Weights, *, repeat: int = 0) -> Run:
+        """Train at a reward; every reward, weighting and repeat has noise of its own."""
+        terms = self.terms(reward)
+        whose = int(self.whose == "public")
+        own = [
+            self.seed,
+            whose,
+            WEIGHTS.index(weights),
+            repeat,
+            *struct.unpack("II", struct.pack("d", reward)),
+        ]
+        seed = int(np.random.SeedSequence(own).generate_state(1)[0])
+        return self._trained(terms, SimulatedNoise(terms, seed=seed), weights)
+
+    def _trained(self, terms: list[Terms], noise: Noise, weights: Weights) -> Run:
+        return train(
+            LocalEngine(self.model, self.federation, terms, noise),
+            self.model,
+            self.validation,
+            step_size=self.task.step_size,
+            rounds=self.task.rounds,
+            weights=weights,
+            seed=self.seed,
+        )
+
+    def terms(self, reward: float) -> list[Terms]:
+        """Return what each participant sells at a reward."""
+        return [
+            Terms(
+                "study", float(rho), self.task.rounds, self.model.dimension, int(m), self.task.clip
+            )
+            for rho, m in zip(self.unit_budgets * reward, self.federation.sizes, strict=True)
+        ]
+
+    def precisions(self, reward: float) -> FloatArray:
+        """Return what the models of accuracy know of those who take part."""
+        return self.training.precisions(self.unit_budgets * reward, self.participants)
+
+    def predicted(self, reward: float, *, ceiling: float) -> dict[str, float]:
+        """Return what each of the four models says, given the two ends."""
+        ends = {"chance": min(self.chance, ceiling - 1e-6), "ceiling": ceiling}
+        return {
+            name: Accuracy(name, **ends).of(self.precisions(reward), self.task.owners)
+            for name in ACCURACY_MODELS
+        }
+
+    @property
+    def turning_reward(self) -> float:
+        """The reward at which the model ``precision`` sees as much noise as signal."""
+        return 1.0 / float(self.precisions(1.0).sum())
+
+
+def trial(task: Task, *, seed: int, whose: Whose = "owners") -> Trial:
+    """Draw values and deal records.
+
+    The pool is cut in two: one half plays the public records of a pilot, the other the owners'.
+    ``whose`` says which are trained on; owners, values and noise of the two are independent, but
+    with one seed the same records of the buyer's judge both, as they would in a trade.
+    """
+    source = load(task.data, seed=seed)
+    samples = task.samples or source.default_samples
+    values = Uniform(*task.values).rvs(
+        size=(task.owners,), random_state=np.random.default_rng([seed, 7, whose == "public"])
+    )
+    found = equilibrium(values, reward=1.0)
+    halves = np.array_split(np.random.default_rng([seed, 8]).permutation(len(source.pool)), 2)
+    pool = _Half(source.pool, np.sort(halves[whose == "public"]))
+    dealt = partition(
+        pool,
+        owners=len(found.participants),
+        samples=samples,
+        scheme=task.partition,
+        seed=seed,
+        name=f"half of {task.data}",
+    )
+    buyer = source.buyer.take(np.arange(min(len(source.buyer), _JUDGES)))
+    model = model_named(
+        task.model or source.default_model,
+        features=buyer.features.shape[1],
+        classes=buyer.classes,
+    )
+    return Trial(
+        task=task,
+        seed=seed,
+        whose=whose,
+        model=model,
+        federation=dealt,
+        validation=buyer,
+        participants=found.participants,
+        unit_budgets=found.budgets,
+        training=Training(
+            dimension=model.dimension,
+            step_size=task.step_size,
+            iterations=task.rounds,
+            samples=samples,
+            clip=task.clip,
+        ),
+        chance=majority_accuracy(buyer),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """Some records of a pool, built only when they are taken."""
+
+    pool: Pool
+    rows: IntArray
+
+    @property
+    def classes(self) -> int:
+        return self.pool.classes
+
+    @property
+    def labels(self) -> FloatArray:
+        return self.pool.labels[self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: IntArray) -> Records:
+        return self.pool.take(self.rows[rows])

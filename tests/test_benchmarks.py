@@ -1,0 +1,68 @@
+"""The benchmark of training runs at a tiny size, and its page has every row; no time is judged."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SIZE = ["--owners", "2", "--samples", "8", "--features", "5", "--turns", "2"]
+GROWTH = ["--growth-owners", "2", "4", "--growth-shape", "6", "3"]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    script = str(ROOT / "benchmarks" / "training.py")
+    done = subprocess.run(
+        [sys.executable, script, *SIZE, *GROWTH, "--without-peers"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of all tables of a section, titles and rules left out."""
+    section = re.split(rf"^## {heading}$", page, flags=re.MULTILINE)[1].split("\n## ")[0]
+    lines = re.findall(r"^\| (.+) \|$", section, re.MULTILINE)
+    tables = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [cells for cells in tables if re.search(r"\d", cells[1])]
+
+
+@pytest.mark.parametrize(
+    ("heading", "contestants"),
+    [
+        (
+            "Against no privacy",
+            ["one look", "one pass", "by blocks", "owner by owner", "simulated noise"],
+        ),
+        ("With exact noise", ["one pass", "owner by owner", "simulated noise", "exact noise"]),
+        ("More owners", ["2 owners, m = 6, d = 3", "4 owners, m = 6, d = 3"]),
+        ("Memory", ["one pass", "simulated noise"]),
+    ],
+)
+def test_every_section_has_its_rows_with_ratios(
+    page: str, heading: str, contestants: list[str]
+) -> None:
+    found = rows(page, heading)
+    for contestant in contestants:
+        assert any(contestant in cells[0] for cells in found)
+    assert all(0 < float(cells[-1]) < 1e9 for cells in found)
+
+
+def test_the_fastest_way_without_privacy_is_the_measure(page: str) -> None:
+    ratios = [float(cells[-2]) for cells in rows(page, "With exact noise")[:3]]
+    assert min(ratios) == 1.0
+
+
+def test_a_page_of_another_size_judges_no_goal(page: str) -> None:
+    assert "Goal" not in page
+
+
+def test_peers_can_be_left_out(page: str) -> None:
+    assert "Opacus" not in page
