@@ -32,8 +32,10 @@ soak: $(READY) ## kill devices at random moments (minutes), and write the table
 	@mkdir -p build
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 
-benchmarks: $(READY) ## measure the solver against its peers (minutes, 6 GB)
-	$(BIN)/python benchmarks/equilibrium.py | tee docs/performance.md
+benchmarks: $(READY) ## measure solver and training against peers (minutes, 6 GB; installs peers)
+	@mkdir -p build
+	$(BIN)/python benchmarks/equilibrium.py > build/performance.md && mv build/performance.md docs/
+	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
 
 docs: $(READY) ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py

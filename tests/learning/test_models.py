@@ -23,7 +23,11 @@ KINDS = [
 
 @pytest.mark.parametrize(("name", "classes"), KINDS)
 @pytest.mark.parametrize("clip", [0.1, 1.0, 100.0])
-def test_clipped_means_are_those_of_a_loop_over_records(name, classes, clip) -> None:
+@pytest.mark.parametrize("block", [8, 2**17])
+def test_clipped_means_are_those_of_a_loop_over_records(
+    name, classes, clip, block, monkeypatch
+) -> None:
+    monkeypatch.setattr("fedbourse.learning.records._block", lambda: block)
     owners = federation(classes=classes)
     model = model_named(name, features=4, classes=classes)
     parameters = np.random.default_rng(1).standard_normal(model.dimension)

@@ -30,9 +30,9 @@ def test_any_layout_becomes_contiguous_float64() -> None:
     assert records.features.dtype == records.labels.dtype == np.float64
 
 
-def test_squared_norms_are_those_of_the_rows() -> None:
+def test_norms_are_those_of_the_rows() -> None:
     records = Records(FEATURES, np.array([0, 1, 1]), 2)
-    assert records.squared_norms.tolist() == [1.25, 5.0, 2.0]
+    assert (records.norms**2).tolist() == pytest.approx([1.25, 5.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,12 @@ def test_wrong_scalings_are_refused(shift: list[float], scale: list[float], word
 def test_scaling_refuses_another_number_of_columns() -> None:
     with pytest.raises(InvalidData, match="must have 2 columns; found 3"):
         Scaling.none(2).apply(np.zeros((4, 3)))
+
+
+def test_blocks_are_the_records_one_after_another(monkeypatch) -> None:
+    monkeypatch.setattr("fedbourse.learning.records._block", lambda: 6)
+    records = Records(np.array([[k, 1.0] for k in range(8)]), np.arange(8.0), 0)
+    assert [len(block) for block in records.blocks] == [3, 3, 2]
+    joined = np.concatenate([block.features for block in records.blocks])
+    assert (joined == records.features).all()
+    assert np.shares_memory(records.blocks[1].features, records.features)

@@ -37,7 +37,7 @@ def on_every_core(work: Callable[[int, int], Result], length: int) -> list[Resul
         with np.errstate(over="ignore"):  # a thread does not inherit its caller's setting
             return work(start, stop)
 
-    parts = max(1, min(_cores(), length // WORTH_A_THREAD))
+    parts = max(1, min(cores(), length // WORTH_A_THREAD))
     edges = [length * i // parts for i in range(parts + 1)]
     if parts == 1:
         return [quiet(0, length)]
@@ -45,7 +45,8 @@ def on_every_core(work: Callable[[int, int], Result], length: int) -> list[Resul
         return list(pool.map(quiet, edges[:-1], edges[1:]))
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system tells
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

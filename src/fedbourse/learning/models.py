@@ -7,8 +7,8 @@ the deltas, scaled down where a norm exceeds the clip, with the inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
@@ -44,14 +44,13 @@ class Model(Protocol):
         """Return the part of records predicted right; where labels are numbers, R squared."""
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One layer's part of every record's gradient: the outer product of delta and input."""
 
     deltas: FloatArray
+    """One row a record; one number a record where the layer has one output."""
     inputs: FloatArray
-    squared_norms: FloatArray
-    """Of each record's input."""
+    input_norms: FloatArray
 
 
 class _Layered:
@@ -66,28 +65,45 @@ class _Layered:
     def clipped_means(
         self, parameters: FloatArray, federation: Federation, *, clip: float
     ) -> FloatArray:
-        """Return each owner's clipped mean: the factors first, then one product an owner."""
-        means = np.empty((federation.owners, self.dimension))
-        # One owner's records stay in the processor's cache between the two passes over them.
-        for i, records in enumerate(federation.parts):
-            layers = self.layers(parameters, records)
-            factors = clip_factors(layers, clip) / len(records)
+        """Return each owner's clipped mean."""
+        return np.stack([self._clipped_mean(parameters, r, clip) for r in federation.parts])
+
+    def _clipped_mean(self, parameters: FloatArray, records: Records, clip: float) -> FloatArray:
+        """Go block by block, so that the second pass over the records finds them in the cache.
+
+        Reading the records is most of the work.
+        """
+        total = np.zeros(self.dimension)
+        for block in records.blocks:
+            layers = self.layers(parameters, block)
+            factors = clip_factors(layers, clip)
             start = 0
             for layer in layers:
-                rows, columns = layer.deltas.shape[1], layer.inputs.shape[1]
-                part = means[i, start : start + rows * columns].reshape(rows, columns)
-                np.matmul((layer.deltas * factors[:, None]).T, layer.inputs, out=part)
-                start += rows * columns
-        return means
+                part = _weighted_sum(layer, factors).ravel()
+                total[start : start + len(part)] += part
+                start += len(part)
+        total /= len(records)
+        return total
 
 
 def clip_factors(layers: list[Layer], clip: float) -> FloatArray:
     """Return what each record's gradient is multiplied with, so that no norm exceeds ``clip``."""
-    squares: FloatArray = sum(
-        np.einsum("ij,ij->i", layer.deltas, layer.deltas) * layer.squared_norms for layer in layers
-    )
-    factors: FloatArray = clip / np.maximum(np.sqrt(squares), clip)
+    norms = reduce(np.hypot, (_norms(layer.deltas) * layer.input_norms for layer in layers))
+    factors: FloatArray = clip / np.maximum(norms, clip)
     return factors
+
+
+def _norms(deltas: FloatArray) -> FloatArray:
+    return np.abs(deltas) if deltas.ndim == 1 else np.sqrt(np.einsum("ij,ij->i", deltas, deltas))
+
+
+def _weighted_sum(layer: Layer, factors: FloatArray) -> FloatArray:
+    """Return the sum of the records' gradients, each times its factor."""
+    if layer.deltas.ndim == 1:
+        total: FloatArray = (factors * layer.deltas) @ layer.inputs
+    else:
+        total = (factors[:, None] * layer.deltas).T @ layer.inputs
+    return total
 
 
 class Logistic(_Layered):
@@ -104,7 +120,7 @@ class Logistic(_Layered):
     def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
         """Return the one layer: predicted probability less label."""
         deltas = expit(records.features @ parameters) - records.labels
-        return [Layer(deltas[:, None], records.features, records.squared_norms)]
+        return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
         """Return the mean logistic loss."""
@@ -133,7 +149,7 @@ class LeastSquares(_Layered):
     def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
         """Return the one layer: prediction less target."""
         deltas = records.features @ parameters - self._targets(records)
-        return [Layer(deltas[:, None], records.features, records.squared_norms)]
+        return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
         """Return half the mean squared error."""
@@ -167,7 +183,7 @@ class Softmax(_Layered):
     def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
         """Return the one layer: predicted probabilities less the true class."""
         deltas = _class_deltas(self._scores(parameters, records), records)
-        return [Layer(deltas, records.features, records.squared_norms)]
+        return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
         """Return the mean cross-entropy."""
@@ -205,8 +221,8 @@ class OneHiddenLayer(_Layered):
         weights = parameters[self._split :].reshape(self._classes, -1)[:, :-1]
         first = (last @ weights) * (1.0 - hidden[:, :-1] ** 2)
         return [
-            Layer(first, records.features, records.squared_norms),
-            Layer(last, hidden, np.einsum("ij,ij->i", hidden, hidden)),
+            Layer(first, records.features, records.norms),
+            Layer(last, hidden, _norms(hidden)),
         ]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:

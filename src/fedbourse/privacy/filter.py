@@ -52,12 +52,12 @@ class Account:
     @property
     def spent(self) -> Fraction:
         """Return the privacy that is gone, exactly: rounds times what each may cost."""
-        return self.charged * Fraction(self.terms.round_rho)
+        return self.charged * self.terms.exact_round_rho
 
     @property
     def committed(self) -> Fraction:
         """Return what counts against the cap: all of an open task, the spend of a closed one."""
-        return self.spent if self.closed else Fraction(self.terms.rho)
+        return self.spent if self.closed else self.terms.exact_rho
 
 
 class Books(Protocol):
@@ -157,7 +157,7 @@ class Filter:
 def reserve(terms: Terms, accounts: Iterable[Account], lifetime_cap: float) -> Account:
     """Return a new account, if its whole budget fits under the lifetime cap beside all others."""
     committed = sum((account.committed for account in accounts), Fraction(0))
-    if committed + Fraction(terms.rho) > Fraction(lifetime_cap):
+    if committed + terms.exact_rho > Fraction(lifetime_cap):
         raise Refused(
             "over-cap",
             f"a budget of {terms.rho:.6g} does not fit under the lifetime cap of {lifetime_cap:g}, "
@@ -203,7 +203,7 @@ def charge(
             f"is {terms.rho:.6g}, {terms.round_rho:.6g} a round",
         )
     spent = sum((other.spent for other in accounts), Fraction(0))
-    if spent + Fraction(terms.round_rho) > Fraction(lifetime_cap):
+    if spent + terms.exact_round_rho > Fraction(lifetime_cap):
         raise Refused(
             "over-cap",
             f"the answer would cost {terms.round_rho:.6g}, and {float(spent):.6g} of the lifetime "

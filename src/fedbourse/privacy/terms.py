@@ -67,6 +67,16 @@ class Terms:
         return cost
 
     @cached_property
+    def exact_rho(self) -> Fraction:
+        """Return rho as the fraction that it is."""
+        return Fraction(self.rho)
+
+    @cached_property
+    def exact_round_rho(self) -> Fraction:
+        """Return what one answer may cost as the fraction that it is."""
+        return Fraction(self.round_rho)
+
+    @cached_property
     def digest(self) -> str:
         """Return the hash that pins these terms: any change of any field changes it."""
         body = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
