@@ -158,7 +158,7 @@ def demo_trade(
         "scikit-learn on all participants' records": reference_accuracy(
             federation.records, validation
         ),
-        "always the commonest class": chance,
+        "guessing the commonest class": chance,
     }
     return trade_report(trade, buyer, references=references, origin=_origin(settings, interested))
 

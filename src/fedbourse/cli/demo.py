@@ -204,14 +204,16 @@ def _print(report: dict[str, Any], out: Path) -> None:
     console.print(table)
     accuracy, money = report["accuracy"], report["money"]
     predicted = ", ".join(f"{name} {level:.1%}" for name, level in accuracy["predicted"].items())
-    references = ", ".join(f"{level:.1%} {name}" for name, level in accuracy["references"].items())
+    references = ", ".join(
+        f"{level:.1%} by {name}" for name, level in accuracy["references"].items()
+    )
     lines = {
         "took part": f"{report['participants']} of {report['interested']} owners; epsilon is about "
         f"one record, at delta {report['delta']:g}",
-        "accuracy": f"{accuracy['measured']:.1%} on {accuracy['validation_records']} records of "
-        "the buyer's own",
+        "accuracy": f"{accuracy['measured']:.1%} (loss {report['rounds'][-1]['loss']:.3f}) on "
+        f"{accuracy['validation_records']} records of the buyer's own",
         "predicted": predicted,
-        "without privacy": references,
+        "to compare": references,
         "money": f"reward {credits_text(money['reward_micro'])} = earned "
         f"{credits_text(money['earned_micro'])} + refunded {credits_text(money['refunded_micro'])}"
         f" + in escrow {credits_text(money['escrow_micro'])}, in {money['transfers']} transfers",

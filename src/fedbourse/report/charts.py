@@ -51,14 +51,19 @@ def predicted_and_measured(report: Mapping[str, Any]) -> str:
     accuracy = report["accuracy"]
 
     def draw(axes: Axes) -> None:
-        bars = {**accuracy["predicted"], "measured": accuracy["measured"]}
+        levels = {**accuracy["predicted"], "measured": accuracy["measured"]}
         colours = [_GREY] * len(accuracy["predicted"]) + [_ORANGE]
-        drawn = axes.barh(list(bars), [100 * height for height in bars.values()], color=colours)
-        axes.bar_label(drawn, fmt="%.1f", padding=3)
+        for place, (level, colour) in enumerate(zip(levels.values(), colours, strict=True)):
+            axes.plot(100 * level, place, "o", color=colour)
+            label = f"{100 * level:.1f}"
+            axes.annotate(label, (100 * level, place), (-30, -3), textcoords="offset points")
+        axes.set_yticks(range(len(levels)), list(levels))
+        axes.axvline(100 * accuracy["chance"], color=_GREY, linestyle=":", label="a guess")
+        axes.axvline(100 * accuracy["ceiling"], color=_GREEN, linestyle="--", label="the pilot")
         axes.invert_yaxis()
-        axes.set_xlim(100 * max(0.0, min(*bars.values(), accuracy["chance"]) - 0.05), None)
+        axes.margins(x=0.12, y=0.15)
         axes.set_xlabel("accuracy, %")
-        axes.grid(visible=False, axis="y")
+        axes.legend(loc="center", fontsize=8)
 
     return _svg(draw, "Accuracy predicted by each model, and measured")
 
