@@ -111,6 +111,7 @@ def demo_trade(
     card = TaskCard(
         goal=source.description,
         data=source.name,
+        scaling=source.scaling.digest,
         loss=settings.model or source.default_model,
         query="gradient",
         compensation="proportional",
@@ -160,7 +161,13 @@ def demo_trade(
         ),
         "guessing the commonest class": chance,
     }
-    return trade_report(trade, buyer, references=references, origin=_origin(settings, interested))
+    return trade_report(
+        trade,
+        buyer,
+        scaling=source.scaling,
+        references=references,
+        origin=_origin(settings, interested),
+    )
 
 
 def _interested(asked: int | None, source: Source, samples: int, scheme: str) -> int:

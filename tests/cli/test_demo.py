@@ -4,9 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedbourse.cli import main
+from fedbourse.learning.data import load
+from fedbourse.learning.records import Scaling
 
 SMALL = ["--data", "synthetic:d=6,n=4000", "--samples", "60", "--rounds", "8", "--reward", "1"]
 
@@ -178,3 +181,11 @@ def test_a_folder_that_cannot_be_made_is_named_before_the_work(capsys, tmp_path)
     file.write_text("x")
     assert main(["demo", *SMALL, "--out", str(file / "under")]) == 5
     assert str(Path(file / "under")) in capsys.readouterr().err
+
+
+def test_scaling_is_public_and_pinned_by_the_card(demo) -> None:
+    report = trade(demo, "--data", "sklearn:breast_cancer", "--reward", "1", "--rounds", "2")
+    scaling = Scaling(*(np.array(report["scaling"][name]) for name in ("shift", "scale")))
+    assert report["card"]["scaling"] == scaling.digest
+    buyer = load("sklearn:breast_cancer", seed=0).buyer
+    assert np.abs(buyer.features[:, :-1].mean(axis=0)).max() < 1e-9  # of the buyer's rows alone

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Data, Json, Maybe, Number, Text, plain_table, study_task
+from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
 from fedbourse.errors import CannotWrite, InvalidInput
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.units import number, whole_number
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 def accuracy(
     *,
-    data: Data = "flights",
-    owners: Number = 100,
-    samples: Maybe = None,
-    model: Text = None,
-    rounds: Number = 50,
-    step_size: Number = 1.0,
+    options: TaskOptions = TaskOptions(),
     rewards: Annotated[str | None, Parameter(group=STUDY)] = None,
     seeds: Annotated[float, Parameter(group=STUDY)] = 10,
     seed: Annotated[float, Parameter(group=STUDY)] = 0,
@@ -52,18 +47,6 @@ def accuracy(
 
     Parameters
     ----------
-    data
-        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
-    owners
-        How many owners are interested; their values are uniform on [1, 5].
-    samples
-        Records behind each owner's answers; by default what suits the data.
-    model
-        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
-    rounds
-        How many rounds of training.
-    step_size
-        The step size of training.
     rewards
         Rewards separated by commas, in turning rewards: at 1 the model `precision` sees as much
         noise as signal. By default six from 0.03 to 10.
@@ -80,9 +63,7 @@ def accuracy(
     from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
-    task = study_task(
-        data=data, owners=owners, samples=samples, model=model, rounds=rounds, step_size=step_size
-    )
+    task = options.task()
     factors = FACTORS if rewards is None else _numbers("rewards", rewards)
     count = whole_number("seeds", seeds, at_least=2)
     first = whole_number("seed", seed, at_least=0)

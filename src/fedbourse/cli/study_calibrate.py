@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Data, Json, Maybe, Number, Text, plain_table, study_task
+from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
@@ -22,12 +22,7 @@ _WITHIN = 0.02  # what a fitted model should be good for, as an accuracy
 
 def calibrate(
     *,
-    data: Data = "flights",
-    owners: Number = 100,
-    samples: Maybe = None,
-    model: Text = None,
-    rounds: Number = 50,
-    step_size: Number = 1.0,
+    options: TaskOptions = TaskOptions(),
     weights: Annotated[Literal["equal", "precision"], Parameter(group=STUDY)] = "precision",
     seeds: Annotated[float, Parameter(group=STUDY)] = 20,
     seed: Annotated[float, Parameter(group=STUDY)] = 0,
@@ -47,18 +42,6 @@ def calibrate(
 
     Parameters
     ----------
-    data
-        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
-    owners
-        How many owners are interested; their values are uniform on [1, 5].
-    samples
-        Records behind each owner's answers; by default what suits the data.
-    model
-        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
-    rounds
-        How many rounds of training.
-    step_size
-        The step size of training.
     weights
         How answers are averaged; `equal` fits the model `averaged`, `precision` its own.
     seeds
@@ -70,9 +53,7 @@ def calibrate(
     """
     from fedbourse.study.pilot import run_pilot_study
 
-    task = study_task(
-        data=data, owners=owners, samples=samples, model=model, rounds=rounds, step_size=step_size
-    )
+    task = options.task()
     with progress_bar("seeds") as advance:
         study = run_pilot_study(
             task,

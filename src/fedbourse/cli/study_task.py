@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
@@ -14,33 +15,61 @@ if TYPE_CHECKING:
 
 TASK, STUDY = (Group.create_ordered(name) for name in ("Task", "Study"))
 
-Data = Annotated[str, Parameter(group=TASK)]
-Number = Annotated[float, Parameter(group=TASK)]
-Maybe = Annotated[float | None, Parameter(group=TASK)]
-Text = Annotated[str | None, Parameter(group=TASK)]
 Json = Annotated[bool, Parameter(name="--json", negative=(), group=STUDY)]
 
 
-def study_task(
-    *,
-    data: str,
-    owners: float,
-    samples: float | None,
-    model: str | None,
-    rounds: float,
-    step_size: float,
-) -> Task:
-    """Return the task that the options describe."""
-    from fedbourse.study.trials import Task
+@Parameter(name="*", group=TASK)
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """What is trained.
 
-    return Task(
-        data=data,
-        owners=whole_number("owners", owners, at_least=2),
-        samples=None if samples is None else whole_number("samples", samples, at_least=1),
-        model=model,
-        rounds=whole_number("rounds", rounds, at_least=1),
-        step_size=number("step_size", step_size, above=0),
-    )
+    Parameters
+    ----------
+    data
+        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
+    owners
+        How many owners are interested; their values are uniform on [1, 5].
+    samples
+        Records behind each owner's answers; by default what suits the data.
+    model
+        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
+    rounds
+        How many rounds of training.
+    step_size
+        The step size of training.
+    """
+
+    data: str = "flights"
+    owners: float = 100
+    samples: float | None = None
+    model: str | None = None
+    rounds: float = 50
+    step_size: float = 1.0
+
+    def task(self) -> Task:
+        """Return the task that the options describe."""
+        from fedbourse.study.trials import Task
+
+        samples = self.samples
+        return Task(
+            data=self.data,
+            owners=whole_number("owners", self.owners, at_least=2),
+            samples=None if samples is None else whole_number("samples", samples, at_least=1),
+            model=self.model,
+            rounds=whole_number("rounds", self.rounds, at_least=1),
+            step_size=number("step_size", self.step_size, above=0),
+        )
+
+
+@Parameter(name="*", group=TASK)
+@dataclass(frozen=True, kw_only=True)
+class DigitsOptions(TaskOptions):
+    """The same for a study that is about digits if not told otherwise."""
+
+    __doc__ = TaskOptions.__doc__
+    data: str = "sklearn:digits"
+    owners: float = 40
+    step_size: float = 2.0
 
 
 def plain_table(*names: str) -> Table:

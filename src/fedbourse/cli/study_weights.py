@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Data, Json, Maybe, Number, Text, plain_table, study_task
+from fedbourse.cli.study_task import STUDY, DigitsOptions, Json, plain_table
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 def weights(
     *,
-    data: Data = "sklearn:digits",
-    owners: Number = 40,
-    samples: Maybe = None,
-    model: Text = None,
-    rounds: Number = 50,
-    step_size: Number = 2.0,
+    options: DigitsOptions = DigitsOptions(),
     seeds: Annotated[float, Parameter(group=STUDY)] = 20,
     seed: Annotated[float, Parameter(group=STUDY)] = 0,
     as_json: Json = False,
@@ -43,18 +38,6 @@ def weights(
 
     Parameters
     ----------
-    data
-        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
-    owners
-        How many owners are interested; their values are uniform on [1, 5].
-    samples
-        Records behind each owner's answers; by default what suits the data.
-    model
-        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
-    rounds
-        How many rounds of training.
-    step_size
-        The step size of training.
     seeds
         How many seeds.
     seed
@@ -64,9 +47,7 @@ def weights(
     """
     from fedbourse.study.weights import run_weights_study
 
-    task = study_task(
-        data=data, owners=owners, samples=samples, model=model, rounds=rounds, step_size=step_size
-    )
+    task = options.task()
     count = whole_number("seeds", seeds, at_least=2)
     first = whole_number("seed", seed, at_least=0)
     with progress_bar("federations") as advance:

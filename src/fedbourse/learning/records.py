@@ -6,6 +6,7 @@ scaled by public numbers: whatever were computed from owners' records would be u
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -139,6 +140,11 @@ class Scaling:
             shift, spread = raw.mean(axis=0), raw.std(axis=0)
         flat = spread <= 1e-12 * np.abs(shift)
         return cls(shift, np.where(flat, 1.0, spread))
+
+    @property
+    def digest(self) -> str:
+        """The hash by which a task card pins these numbers."""
+        return hashlib.sha256(self.shift.tobytes() + self.scale.tobytes()).hexdigest()
 
     @classmethod
     def none(cls, columns: int) -> Scaling:

@@ -20,6 +20,8 @@ class TaskCard:
     goal: str
     data: str
     """The category of data: what a record is."""
+    scaling: str
+    """The hash of the public numbers that scale features; never computed from owners' records."""
     loss: str
     """The loss function, named by its model."""
     query: str
@@ -39,7 +41,7 @@ class TaskCard:
 
     def __post_init__(self) -> None:
         """Check every item once."""
-        for name in ("goal", "data", "loss", "model"):
+        for name in ("goal", "data", "scaling", "loss", "model"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
                 raise InvalidInput(f"a card's {name} must be said in words; found none")
         query_named(self.query)

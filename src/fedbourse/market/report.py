@@ -14,11 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fedbourse.game.columns import FloatArray
+    from fedbourse.learning.records import Scaling
     from fedbourse.market.trade import Buyer, Trade
 
 
 def trade_report(
-    trade: Trade, buyer: Buyer, *, references: Mapping[str, float], origin: Mapping[str, object]
+    trade: Trade,
+    buyer: Buyer,
+    *,
+    scaling: Scaling,
+    references: Mapping[str, float],
+    origin: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return what happened: who took part, what it paid, cost and brought.
 
@@ -59,6 +65,7 @@ def trade_report(
         "version": __version__,
         "origin": dict(origin),
         "card": asdict(card) | {"digest": card.digest},
+        "scaling": {"shift": scaling.shift.tolist(), "scale": scaling.scale.tolist()},
         "interested": trade.interested,
         "participants": len(owners),
         "declined": list(trade.declined),
