@@ -90,13 +90,18 @@ def demo_trade(
     own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
     pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
     chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
+    if ceiling < chance + 0.01 or chance < 0:
+        raise InvalidData(
+            f"the buyer's pilot finds nothing to learn in {source.name}: {ceiling:.1%} without "
+            f"privacy, {chance:.1%} by guessing"
+        )
     assumed = Uniform(*settings.values)
     buyer = Buyer(
         weight=settings.weight,
         values=assumed,
         accuracy=Accuracy(
             "precision" if settings.weights == "precision" else "averaged",
-            chance=min(chance, ceiling - 0.01),
+            chance=chance,
             ceiling=ceiling,
         ),
         validation=validation,

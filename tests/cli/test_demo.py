@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbourse import Accuracy, Training, epsilon
 from fedbourse.cli import main
 from fedbourse.learning.data import load
 from fedbourse.learning.records import Scaling
@@ -189,3 +190,52 @@ def test_scaling_is_public_and_pinned_by_the_card(demo) -> None:
     assert report["card"]["scaling"] == scaling.digest
     buyer = load("sklearn:breast_cancer", seed=0).buyer
     assert np.abs(buyer.features[:, :-1].mean(axis=0)).max() < 1e-9  # of the buyer's rows alone
+
+
+def test_figures_of_the_report_follow_from_each_other(demo) -> None:
+    report = trade(demo, *SMALL, "--dropout", "0.3")
+    training = Training(
+        dimension=6, step_size=1.0, iterations=8, samples=60, clip=report["card"]["clip"]
+    )
+    budgets = np.array([owner["budget"] for owner in report["owners"]])
+    precisions = training.precisions(budgets, np.arange(len(budgets)))
+    ends = {name: report["accuracy"][name] for name in ("chance", "ceiling")}
+    for name, level in report["accuracy"]["predicted"].items():
+        assert level == pytest.approx(Accuracy(name, **ends).of(precisions, report["interested"]))
+    for owner in report["owners"]:
+        assert owner["cap_share"] == pytest.approx(owner["spent"] / owner["lifetime_cap"])
+        assert owner["spent_epsilon"] == pytest.approx(epsilon(rho=owner["spent"], delta=1e-5))
+
+
+def test_a_reward_in_credits_is_exact_in_micro_credits(demo) -> None:
+    arguments = [*SMALL[:-1], "0.29"]
+    assert trade(demo, *arguments)["money"]["reward_micro"] == 290_000
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(demo, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7},{(i * 37) % 11},{'[/y]' if i % 7 > 3 else 'no'}" for i in range(400)]
+    Path("a[red]b.csv").write_text("a,b,label\n" + "\n".join(rows))
+    arguments = ["--data", "a[red]b.csv", "--samples", "20", "--rounds", "2", "--reward", "2"]
+    code, out, err = demo(*arguments, folder="o[/z]")
+    assert code == 0
+    assert "a[red]b.csv" in err
+    assert "o[/z]" in out
+
+
+def test_a_pilot_of_one_class_or_without_a_pattern_is_refused(demo, tmp_path) -> None:
+    rare, noise = tmp_path / "rare.csv", tmp_path / "noise.csv"
+    rare.write_text("a,label\n" + "\n".join(f"{i},{int(i % 80 == 0)}" for i in range(400)))
+    rng = np.random.default_rng(0)
+    noise.write_text(
+        "a,label\n"
+        + "\n".join(f"{x},{y}" for x, y in zip(rng.random(400), rng.random(400), strict=True))
+    )
+    for file in (rare, noise):
+        for seed in range(4):
+            code, _, err = demo(
+                "--data", str(file), "--reward", "1", "--samples", "5", "--seed", str(seed)
+            )
+            assert code in (0, 2)
+            assert "Traceback" not in err
+    assert "finds nothing to learn" in err

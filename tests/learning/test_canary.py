@@ -5,7 +5,7 @@ import pytest
 
 from fedbourse.errors import InvalidInput, InvalidNumber
 from fedbourse.learning.canary import CanaryOwner, canary_subject
-from fedbourse.learning.models import LeastSquares, clip_factors
+from fedbourse.learning.models import LeastSquares, clipped
 from fedbourse.privacy.audit import FAULTS, Claim, audit_noise
 from learning.federations import numeric_gradient
 
@@ -51,7 +51,7 @@ def test_the_clip_touches_the_canary_alone() -> None:
     owner = CanaryOwner.draw(CLAIM, seed=2)
     model = LeastSquares(10)
     for w in owner.models:
-        factors = clip_factors(model.layers(w, owner.records(-1)), CLAIM.clip)
+        factors = clipped(model.layers(w, owner.records(-1)), CLAIM.clip)[1]
         assert factors[0] < 1e-5
         assert (factors[1:] == 1).all()
 

@@ -123,3 +123,39 @@ def test_models_refuse_labels_that_they_cannot_learn(name, classes, sentence) ->
 def test_unknown_models_are_refused_with_the_list(name) -> None:
     with pytest.raises(InvalidInput, match="model must be one of logistic, least-squares"):
         model_named(name, features=2, classes=2)
+
+
+def test_the_mean_of_one_record_is_its_clipped_gradient() -> None:
+    records = Records(np.array([[3.0, 1.0]]), np.array([0.0]), 2)
+    model = model_named("logistic", features=2, classes=2)
+    mean = model.clipped_means(np.zeros(2), Federation(records, np.array([0, 1])), clip=100.0)
+    assert mean.tolist() == [[1.5, 0.5]]
+
+
+@pytest.mark.parametrize(("name", "classes"), [("softmax", 2), ("hidden:2", 2), ("logistic", 2)])
+@pytest.mark.parametrize("size", [1e-200, 1e-90, 1e90, 1e150])
+@pytest.mark.parametrize("clip", [1e-100, 1.0])
+def test_no_record_escapes_clipping_by_vanishing_squares(name, classes, size, clip) -> None:
+    model = model_named(name, features=2, classes=classes)
+    for scale in (0.0, 1.0, 385.05, 700.0):
+        parameters = np.zeros(model.dimension)
+        parameters[:2] = [0.0, scale]
+        for sign in (1.0, -1.0):
+            records = Records(np.array([[sign * size, 1.0], [0.0, 1.0]]), np.array([0.0, 1.0]), 2)
+            one = Federation(records, np.array([0, 2]))
+            mean = model.clipped_means(parameters, one, clip=clip)
+            assert np.linalg.norm(mean / clip) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("name", ["least-squares", "softmax", "hidden:2", "logistic"])
+def test_a_record_without_a_finite_gradient_counts_as_zero(name) -> None:
+    """A refusal instead would tell the server something about that record, without noise."""
+    model = model_named(name, features=2, classes=2)
+    parameters = np.full(model.dimension, 1e308)
+    parameters[model.dimension // 2 :] *= -1
+    parts = [np.array([[1e-308, 1.0]]), np.array([[5.0, 1.0]]), np.array([[-1e300, 1.0]])]
+    for part in parts:
+        records = Records(np.concatenate([part, [[0.0, 1.0]]]), np.array([1.0, 0.0]), 2)
+        mean = model.clipped_means(parameters, Federation(records, np.array([0, 2])), clip=1.0)
+        assert np.isfinite(mean).all()
+        assert np.linalg.norm(mean) <= 1 + 1e-12

@@ -1,10 +1,15 @@
 """Algorithm 1: weights, dropouts, exact resume, reproducible bytes, and a real reference."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbourse.agent import SpendStore
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, Refused
 from fedbourse.learning.checkpoint import Checkpoint
 from fedbourse.learning.data import load
@@ -186,11 +191,134 @@ def test_a_repeated_round_gets_the_stored_answer_and_another_model_a_refusal(tas
     first = engine.ask(0, np.zeros(4))
     again = engine.ask(0, np.zeros(4))
     assert first.vectors.tobytes() == again.vectors.tobytes()
-    with pytest.raises(Refused, match="asked about another model") as refusal:
-        engine.ask(0, np.ones(4))
-    assert refusal.value.reason == "other-model"
-    with pytest.raises(Refused, match="outside the 12 rounds"):
-        engine.ask(ROUNDS, np.zeros(4))
+    for number, parameters, reason in (
+        (0, np.ones(4), "other-model"),
+        (12, first, "beyond-rounds"),
+    ):
+        wanted = parameters if isinstance(parameters, np.ndarray) else np.zeros(4)
+        answers = engine.ask(number, wanted)
+        assert not len(answers.owners)
+        assert {r.reason for r in answers.refused.values()} == {reason}
+        assert set(answers.refused) == {0, 1, 2}
+    assert [guard.accounts()[0].charged for guard in engine.filters] == [1, 1, 1]
+
+
+def test_kept_and_fresh_answers_stand_beside_their_owners(task) -> None:
+    owners, model, terms = task
+    there = {"now": np.array([False, True, False])}
+    engine = LocalEngine(
+        model, owners, terms, ExactNoise(terms), available=lambda number, count: there["now"]
+    )
+    alone = engine.ask(0, np.zeros(4))
+    there["now"] = np.array([1, 1, 1])
+    everybody = engine.ask(0, np.zeros(4))
+    assert everybody.owners.tolist() == [0, 1, 2]
+    assert (everybody.vectors[1] == alone.vectors[0]).all()
+    assert len({row.tobytes() for row in everybody.vectors}) == 3
+
+
+def test_a_device_that_refuses_is_left_out_and_training_goes_on(task) -> None:
+    owners, model, terms = task
+    engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=0))
+
+    def close_one(seen, answers):
+        if seen.number == 3:
+            engine.filters[1].close("task")
+
+    found = run(task, engine=engine, on_round=close_one)
+    assert found.answered.tolist() == [ROUNDS, 4, ROUNDS]
+
+
+def test_noise_that_costs_more_than_agreed_is_refused(task) -> None:
+    owners, model, terms = task
+    noise = SimulatedNoise(terms, seed=0)
+    noise.costs = noise.costs * 2
+    answers = LocalEngine(model, owners, terms, noise).ask(0, np.zeros(4))
+    assert {r.reason for r in answers.refused.values()} == {"over-budget"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        (np.full(4, np.nan), "a model must be finite"),
+        (np.array([0, 0, 0, np.inf]), "a model must be finite"),
+        (np.zeros(3), r"a model must be 4 doubles; found float64 of shape \(3,\)"),
+        (np.zeros(4, dtype=np.float32), "a model must be 4 doubles; found float32"),
+    ],
+)
+def test_what_is_no_model_costs_nothing(task, parameters, sentence) -> None:
+    owners, model, terms = task
+    engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=0))
+    with pytest.raises(InvalidInput, match=sentence):
+        engine.ask(0, parameters)
+    assert not any(guard.accounts()[0].charged for guard in engine.filters)
+
+
+def test_two_threads_get_one_answer(task) -> None:
+    owners, model, terms = task
+    engine = LocalEngine(model, owners, terms, ExactNoise(terms))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: engine.ask(0, np.zeros(4)).vectors.tobytes(), range(8)))
+    assert len(set(found)) == 1
+
+
+def test_a_run_with_durable_devices_resumes_after_a_crash(task, tmp_path) -> None:
+    owners, model, terms = task
+
+    class Crash(Exception):
+        pass
+
+    def attempt(crash_at):
+        stores = [SpendStore(tmp_path / f"{i}.db") for i in range(3)]
+        guards = [Filter(store, lifetime_cap=5.0) for store in stores]
+        engine = LocalEngine(model, owners, terms, ExactNoise(terms), filters=guards)
+
+        def crash(seen, answers):
+            if seen.number == crash_at:
+                raise Crash
+
+        try:
+            return run(
+                task,
+                engine=engine,
+                checkpoint=Checkpoint(tmp_path / "run.npz", {}),
+                on_round=crash,
+            ), [guard.accounts()[0].charged for guard in guards]
+        finally:
+            for store in stores:
+                store.close()
+
+    for crash_at in (0, 5, 6):
+        with pytest.raises(Crash):
+            attempt(crash_at)
+    found, charged = attempt(None)
+    assert found.answered.tolist() == charged == [ROUNDS] * 3
+
+
+def test_a_training_that_diverges_says_so(task) -> None:
+    owners, model, terms = task
+    model = model_named("least-squares", features=4, classes=2)
+    engine = LocalEngine(model, owners, terms, NoNoise(terms))
+    with pytest.raises(InvalidInput, match=r"diverged in round 0: .* smaller step_size than 1e"):
+        train(engine, model, owners.records, step_size=1e200, rounds=3)
+
+
+def test_a_checkpoint_of_another_shape_is_refused(task, tmp_path) -> None:
+    keep = Checkpoint(tmp_path / "run.npz", {})
+    run(task, checkpoint=keep)
+    with pytest.raises(InvalidFile, match=r"12 rounds of .* this training has 5"):
+        run(task, checkpoint=keep, rounds=5)
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_counts(task, tmp_path, monkeypatch) -> None:
+    calls = []
+    real_sync, real_replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (calls.append("sync"), real_sync(file))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda old, new: (calls.append("replace"), real_replace(old, new))[1]
+    )
+    run(task, checkpoint=Checkpoint(tmp_path / "run.npz", {}))
+    assert calls == ["sync", "replace"] * ROUNDS
 
 
 def test_a_device_that_sold_its_cap_elsewhere_does_not_join(task) -> None:

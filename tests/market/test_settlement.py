@@ -74,3 +74,10 @@ def test_what_cannot_be_settled_is_refused(plans, reward, sentence) -> None:
 def test_no_plans_at_all_are_refused() -> None:
     with pytest.raises(InvalidGame):
         settle([], reward=5)
+
+
+def test_vesting_is_exact_for_numpy_integers_and_refuses_more_than_all_rounds() -> None:
+    payment = settle([1, 2], reward=2**53 - 1)[0]
+    assert earned(payment, answered=10**6, rounds=10**6) == int(payment)
+    with pytest.raises(InvalidInput, match="answered must lie between 0 and 3 rounds; found 5"):
+        earned(100, answered=5, rounds=3)

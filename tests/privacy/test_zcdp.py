@@ -117,7 +117,8 @@ def test_a_whole_owner_costs_the_square_of_its_records() -> None:
         ({"rho": math.nan}, "rho must be a finite number above 0; found nan"),
         ({"rho": "x"}, "rho must be a number or an array; found 'x'"),
         ({"delta": 0.0}, "delta must be a finite number above 0; found 0"),
-        ({"delta": 1.0}, "delta must lie above 0 and below 1; found 1"),
+        ({"delta": 1.0}, "delta must lie between 1e-300 and 1; found 1"),
+        ({"delta": 5e-324}, "delta must lie between 1e-300 and 1; found"),
     ],
 )
 def test_epsilon_refuses_what_is_no_budget_or_delta(call, wrong, sentence) -> None:
@@ -126,8 +127,10 @@ def test_epsilon_refuses_what_is_no_budget_or_delta(call, wrong, sentence) -> No
 
 
 def test_the_inverse_refuses_what_it_cannot_promise() -> None:
-    with pytest.raises(InvalidInput, match="epsilon must be at most 100000; found 1e"):
+    with pytest.raises(InvalidInput, match=r"epsilon must lie between 0 and .* found 1e"):
         rho_for(epsilon=1e9, delta=1e-5)
+    with pytest.raises(InvalidInput, match=r"epsilon must lie between 5.*e-14 and"):
+        rho_for(epsilon=1e-20, delta=1e-300)
     with pytest.raises(InvalidInput, match="epsilon must be a finite number above 0"):
         rho_for(epsilon=0, delta=1e-5)
     with pytest.raises(InvalidInput, match="rho must be a finite number of at least 0"):

@@ -58,12 +58,12 @@ class SpendStore:
 
     def __init__(self, file: Path) -> None:
         """Open the file, and make it, readable by its owner alone, where there is none."""
-        self._file = file
+        self._file = file.absolute()
         self._lock = RLock()
         with self._explained():
-            _make_private(file)
+            _make_private(self._file)
             self._connection = sqlite3.connect(
-                file, isolation_level=None, timeout=0, check_same_thread=False
+                self._file, isolation_level=None, timeout=0, check_same_thread=False
             )
             self._connection.text_factory = bytes  # SQLite would not say what it cannot decode
             try:
@@ -161,7 +161,7 @@ class SpendStore:
                 last=None if last is None else Question(**json.loads(last)),
                 closed=bool(closed),
             )
-        except (InvalidInput, TypeError, ValueError):
+        except (InvalidInput, TypeError, ValueError, RecursionError):
             raise InvalidFile(f"{self._file} is damaged: an account cannot be read") from None
 
     @contextmanager

@@ -132,7 +132,7 @@ def demo(
         bar = progress.add_task("setting up", total=settings.rounds, seen="")
 
         def on_step(sentence: str) -> None:
-            progress.console.print(f"- {sentence}", highlight=False, soft_wrap=True)
+            progress.console.print(f"- {sentence}", highlight=False, soft_wrap=True, markup=False)
             progress.update(bar, description="trading")
 
         def on_round(seen: Round) -> None:
@@ -221,4 +221,4 @@ def _print(report: dict[str, Any], out: Path) -> None:
     }
     console.print()
     for name, text in lines.items():
-        console.print(f"{name:>16}  {text}", highlight=False, soft_wrap=True)
+        console.print(f"{name:>16}  {text}", highlight=False, soft_wrap=True, markup=False)

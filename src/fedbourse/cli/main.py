@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_error=False,
             result_action="return_value",
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader, head say, has seen enough
         _close_output()
     except (CycloptsError, FedbourseError, OSError, MemoryError, KeyboardInterrupt) as error:

@@ -98,6 +98,7 @@ def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) ->
         f"{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
         highlight=False,
         soft_wrap=True,
+        markup=False,
     )
 
 

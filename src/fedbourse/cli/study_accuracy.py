@@ -163,4 +163,5 @@ def _print_accuracy(study: AccuracyStudy, files: list[Path], out: Path) -> None:
         f"{len(files)} files in {out}",
         highlight=False,
         soft_wrap=True,
+        markup=False,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,12 @@ if TYPE_CHECKING:
 class Checkpoint:
     """One file that holds a run; written whole or not at all."""
 
-    def __init__(self, file: Path, recipe: Mapping[str, object], *, every: int = 10) -> None:
-        """Keep a run of this recipe (whatever decides its result) every so many rounds."""
+    def __init__(self, file: Path, recipe: Mapping[str, object], *, every: int = 1) -> None:
+        """Keep a run of this recipe (whatever decides its result) every so many rounds.
+
+        Devices keep only their last answer, so a run with real ones must be kept every round; a
+        simulation can be repeated from anywhere.
+        """
         self._file = file
         self._recipe = json.dumps(dict(recipe), sort_keys=True)
         self._every = whole_number("every", every, at_least=1)
@@ -38,7 +41,7 @@ class Checkpoint:
                 run = Run(stored["parameters"], stored["answered"], rounds)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # a damaged archive fails in every way that there is
             raise InvalidFile(f"{self._file} is no checkpoint, or is damaged: {error}") from None
         if recipe != self._recipe:
             raise InvalidFile(

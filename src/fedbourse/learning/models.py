@@ -14,12 +14,16 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax
 
 from fedbourse.errors import InvalidData, InvalidInput
+from fedbourse.learning.records import row_norms
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
+    from fedbourse.game.columns import BoolArray, FloatArray
     from fedbourse.learning.partition import Federation
     from fedbourse.learning.records import Records
+
+
+_STREAM = 0x7374617274  # keeps first weights apart from whatever else is drawn from a seed
 
 
 class Model(Protocol):
@@ -75,8 +79,8 @@ class _Layered:
         """
         total = np.zeros(self.dimension)
         for block in records.blocks:
-            layers = self.layers(parameters, block)
-            factors = clip_factors(layers, clip)
+            with np.errstate(all="ignore"):  # what is not finite is left out below
+                layers, factors = clipped(self.layers(parameters, block), clip)
             start = 0
             for layer in layers:
                 part = _weighted_sum(layer, factors).ravel()
@@ -86,15 +90,25 @@ class _Layered:
         return total
 
 
-def clip_factors(layers: list[Layer], clip: float) -> FloatArray:
-    """Return what each record's gradient is multiplied with, so that no norm exceeds ``clip``."""
-    norms = reduce(np.hypot, (_norms(layer.deltas) * layer.input_norms for layer in layers))
-    factors: FloatArray = clip / np.maximum(norms, clip)
-    return factors
+def clipped(layers: list[Layer], clip: float) -> tuple[list[Layer], FloatArray]:
+    """Return the layers, and what multiplies each record's gradient so that none exceeds ``clip``.
+
+    A record whose gradient is not finite counts as 0: were the answer refused instead, or not a
+    number, the refusal would tell something about that record.
+    """
+    norms = reduce(np.hypot, (row_norms(layer.deltas) * layer.input_norms for layer in layers))
+    finite = np.isfinite(norms)
+    if not finite.all():
+        layers = [_only(layer, finite) for layer in layers]
+        norms = np.where(finite, norms, 0.0)
+    return layers, clip / np.maximum(norms, clip)
 
 
-def _norms(deltas: FloatArray) -> FloatArray:
-    return np.abs(deltas) if deltas.ndim == 1 else np.sqrt(np.einsum("ij,ij->i", deltas, deltas))
+def _only(layer: Layer, rows: BoolArray) -> Layer:
+    deltas = layer.deltas if layer.deltas.ndim == 2 else layer.deltas[:, None]
+    kept = np.where(rows[:, None], deltas, 0.0).reshape(layer.deltas.shape)
+    inputs = np.where(rows[:, None], layer.inputs, 0.0)
+    return Layer(kept, inputs, np.where(rows, layer.input_norms, 0.0))
 
 
 def _weighted_sum(layer: Layer, factors: FloatArray) -> FloatArray:
@@ -210,7 +224,7 @@ class OneHiddenLayer(_Layered):
 
     def start(self, *, seed: int) -> FloatArray:
         """Start from small random weights, or all units would stay alike."""
-        rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+        rng = np.random.default_rng([_STREAM, whole_number("seed", seed, at_least=0)])
         first = rng.standard_normal(self._split) / np.sqrt(self._features)
         return np.concatenate([first, np.zeros(self.dimension - self._split)])
 
@@ -222,7 +236,7 @@ class OneHiddenLayer(_Layered):
         first = (last @ weights) * (1.0 - hidden[:, :-1] ** 2)
         return [
             Layer(first, records.features, records.norms),
-            Layer(last, hidden, _norms(hidden)),
+            Layer(last, hidden, row_norms(hidden)),
         ]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
@@ -254,7 +268,7 @@ def model_named(name: str, *, features: int, classes: int) -> Model:
             return LeastSquares(features, classes)
         if kind == "softmax":
             return Softmax(features, classes)
-    elif kind == "hidden" and units.isdecimal():
+    elif kind == "hidden" and units.isdecimal() and len(units) <= 7:
         return OneHiddenLayer(features, classes, int(number("units", int(units), at_most=1e6)))
     raise InvalidInput(f"model must be one of {', '.join(MODELS)}; found {name!r:.60}")
 

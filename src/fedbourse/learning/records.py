@@ -89,8 +89,7 @@ class Records:
     @cached_property
     def norms(self) -> FloatArray:
         """The norm of each record's features."""
-        norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", self.features, self.features))
-        return norms
+        return row_norms(self.features)
 
     @cached_property
     def blocks(self) -> tuple[Records, ...]:
@@ -162,6 +161,21 @@ class Scaling:
         with np.errstate(over="ignore"):
             np.divide(raw - self.shift, self.scale, out=features[:, :-1])
         return features
+
+
+def row_norms(rows: FloatArray) -> FloatArray:
+    """Return the norm of each row; of each number, where there is one a row.
+
+    Each row is scaled by its largest number first: squares of tiny numbers would vanish, and a
+    gradient whose norm is taken for 0 would escape clipping.
+    """
+    sizes = np.abs(rows)
+    if rows.ndim == 1:
+        return sizes
+    largest = sizes.max(axis=1)
+    scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
+    norms: FloatArray = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return norms
 
 
 def _block() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import MissingExtra
+from fedbourse.errors import InvalidData, MissingExtra
 
 if TYPE_CHECKING:
     from fedbourse.learning.records import Records
@@ -20,6 +20,11 @@ def reference_accuracy(training: Records, validation: Records) -> float:
         raise MissingExtra(
             "the non-private reference needs scikit-learn: pip install 'fedbourse[data]'"
         ) from None
+    if training.classes and len(set(training.labels.tolist())) < 2:
+        raise InvalidData(
+            f"{len(training)} records to learn from without privacy are all of class "
+            f"{training.labels[0]:g}; choose another seed, or data with more of the rare class"
+        )
     learner = LogisticRegression(max_iter=1000) if training.classes else Ridge()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

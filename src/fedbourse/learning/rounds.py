@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedbourse.errors import InvalidInput
+from fedbourse.errors import InvalidFile, InvalidInput
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -79,22 +79,33 @@ def train(
     if run is None:
         owners = len(engine.scales)
         run = Run(model.start(seed=seed), np.zeros(owners, dtype=np.int64), ())
+    elif run.parameters.shape != (model.dimension,) or len(run.rounds) > rounds:
+        raise InvalidFile(
+            f"the checkpoint holds {len(run.rounds)} rounds of {run.parameters.shape} parameters; "
+            f"this training has {rounds} rounds of {model.dimension}"
+        )
     for k in range(len(run.rounds), rounds):
         answers = engine.ask(k, run.parameters)
         parameters = run.parameters - step_size * weighted_mean(answers, engine.scales, weights)
         answered = run.answered.copy()
         answered[answers.owners] += 1
-        seen = Round(
-            number=k,
-            answers=len(answers.owners),
-            loss=model.loss(parameters, validation),
-            accuracy=model.accuracy(parameters, validation),
-        )
+        with np.errstate(all="ignore"):  # a model that has diverged is told of below
+            seen = Round(
+                number=k,
+                answers=len(answers.owners),
+                loss=model.loss(parameters, validation),
+                accuracy=model.accuracy(parameters, validation),
+            )
+        if not (np.isfinite(parameters).all() and np.isfinite(seen.loss)):
+            raise InvalidInput(
+                f"training diverged in round {k}: the model or its loss is no longer finite; "
+                f"choose a smaller step_size than {step_size:g}, or a larger reward"
+            )
         run = Run(parameters, answered, (*run.rounds, seen))
+        if on_round is not None:
+            on_round(seen, answers)  # before the checkpoint: what it does is done twice, not never
         if checkpoint is not None:
             checkpoint.save(run, last=k == rounds - 1)
-        if on_round is not None:
-            on_round(seen, answers)
     return run
 
 

@@ -89,7 +89,11 @@ def trade_report(
             "reward_micro": int(trade.reward),
             "payments_micro": int(trade.payments.sum()),
             "earned_micro": earned,
-            "refunded_micro": int(trade.reward) - earned - int(book.balance(trade.account)),
+            "refunded_micro": sum(
+                int(t.amount)
+                for t in book.transfers
+                if (t.source, t.target) == (trade.account, "buyer")
+            ),
             "escrow_micro": int(book.balance(trade.account)),
             "transfers": len(book.transfers),
         },

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame
+from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.game.columns import per_owner
 from fedbourse.units import MicroCredits, whole_number
 
@@ -50,4 +50,6 @@ def earned(payment: int, *, answered: int, rounds: int) -> MicroCredits:
     >>> earned(100, answered=1, rounds=3)
     33
     """
-    return MicroCredits(payment * answered // rounds)
+    if not 0 <= answered <= rounds:
+        raise InvalidInput(f"answered must lie between 0 and {rounds} rounds; found {answered}")
+    return MicroCredits(int(payment) * int(answered) // int(rounds))

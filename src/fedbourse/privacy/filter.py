@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
-from fedbourse.errors import Refused
+from fedbourse.errors import InvalidInput, Refused
 from fedbourse.units import number
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ class Question:
     round: int
     model: str
     """The digest of the model that the question is about."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no question: it comes from somebody who is not trusted."""
+        for name in ("task", "terms", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInput(
+                    f"a question's {name} must be text; found {getattr(self, name)!r:.60}"
+                )
+        if isinstance(self.round, bool) or not isinstance(self.round, int):
+            raise InvalidInput(f"a question's round must be whole; found {self.round!r:.60}")
 
 
 @dataclass(frozen=True)

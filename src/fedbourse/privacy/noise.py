@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 _ROUNDING = 2.0**-53
+_STREAM = 0x6E6F697365  # keeps simulated noise apart from whatever else is drawn from a seed
 _GRID_BITS = 31  # the grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000
 _LEAST_ROUND_RHO = 2.0**-40  # below it a 64-bit integer cannot hold the noise on such a grid
 
@@ -82,7 +83,7 @@ class SimulatedNoise:
     def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
         """Add this round's noise."""
         _check_shape(answers, len(owners), self._dimension)
-        rng = np.random.default_rng([self._seed, number])
+        rng = np.random.default_rng([_STREAM, self._seed, number])
         noise = rng.standard_normal((len(self.scales), self._dimension))
         noise *= self.scales[:, None]
         everybody = len(owners) == len(self.scales) and bool((np.diff(owners) == 1).all())
@@ -155,7 +156,7 @@ class _DiscreteGaussian:
             norm = float(np.linalg.norm(answer))
         if norm > self._norm_limit:
             raise InvalidInput(
-                f"an answer's norm must be at most the clip, {self._norm_limit:g}; found {norm:g}"
+                f"an answer's norm must be at most the clip, {self._norm_limit:g}; it is longer"
             )
         steps = np.rint(answer / self._grid).astype(np.int64)
         noisy = np.array(self._measurement(steps.tolist()), dtype=np.int64)
@@ -183,6 +184,8 @@ def _one_dimension(terms: Sequence[Terms]) -> int:
 
 
 def _check_shape(answers: FloatArray, owners: int, dimension: int) -> None:
+    if answers.dtype != np.float64:
+        raise InvalidInput(f"answers must be doubles; found {answers.dtype}")
     if answers.shape != (owners, dimension):
         raise InvalidInput(
             f"answers must have the shape {(owners, dimension)}; found {answers.shape}"

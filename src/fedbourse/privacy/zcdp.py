@@ -26,6 +26,7 @@ DELTA = 1e-5
 """The delta of every epsilon that people are shown."""
 
 _KNOTS = 256  # budgets at which a long column of epsilons is computed; see _lines
+_LEAST_DELTA = 1e-300
 _SMALLEST, _LARGEST = 1e-30, 1e5  # budgets that dp-accounting is asked about
 
 
@@ -139,8 +140,12 @@ def rho_for(*, epsilon: float, delta: float) -> float:
     """
     wanted, delta = number("epsilon", epsilon, above=0), _delta(delta)
     low, high = math.log(_SMALLEST), math.log(_LARGEST)
-    if wanted > _epsilon(_LARGEST, delta):
-        raise InvalidNumber(f"epsilon must be at most {_LARGEST:g}; found {epsilon:g}")
+    least, most = _epsilon(_SMALLEST, delta), _epsilon(_LARGEST, delta)
+    if not least <= wanted <= most:
+        raise InvalidNumber(
+            f"epsilon must lie between {least:.3g} and {most:.6g} at delta {delta:g}; "
+            f"found {epsilon:g}"
+        )
     for _ in range(100):  # down to neighbouring doubles; the low end always keeps the promise
         middle = (low + high) / 2
         if _epsilon(math.exp(middle), delta) <= wanted:
@@ -162,7 +167,7 @@ def _tangents(rhos: FloatArray, delta: float) -> tuple[list[float], list[float]]
     epsilons, orders = [], []
     for rho in rhos.tolist():
         # The best order lies a little below this one (far below where rho is tiny).
-        about = math.sqrt(math.log(1 / delta) / rho)
+        about = math.sqrt(-math.log(delta) / rho)
         tried = 1.0 + np.maximum(about * np.geomspace(0.05, 2.0, 400), 0.0101)
         accountant = rdp.RdpAccountant(
             tried.tolist(), dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -206,6 +211,6 @@ def _budgets(rho: float | FloatArray) -> FloatArray:
 
 
 def _delta(delta: float) -> float:
-    if not number("delta", delta, above=0) < 1:
-        raise InvalidNumber(f"delta must lie above 0 and below 1; found {delta:g}")
+    if not _LEAST_DELTA <= number("delta", delta, above=0) < 1:
+        raise InvalidNumber(f"delta must lie between {_LEAST_DELTA:g} and 1; found {delta:g}")
     return float(delta)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +19,6 @@ from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from fedbourse.learning.rounds import Weights
 
@@ -101,6 +102,7 @@ def run_accuracy_study(
         "version": __version__,
         "task": asdict(task),
         "factors": list(factors),
+        "file": _fingerprint(task.data),
     }
     known = _Kept(keep, recipe) if keep is not None else None
     cells: list[Cell] = []
@@ -134,13 +136,23 @@ def _cells(task: Task, seed: int, factors: tuple[float, ...]) -> Iterator[Cell]:
             )
 
 
+def _fingerprint(data: str) -> str | None:
+    """Return the hash of the file that data come from; None where they come from no file."""
+    for name in (data, data.rpartition(":")[0]):
+        if name and Path(name).is_file():
+            return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    return None
+
+
 class _Kept:
     """Finished seeds in a file, one line each, after a line that says of which study."""
 
     def __init__(self, file: Path, recipe: dict[str, object]) -> None:
         self._file = file
         head = json.dumps(recipe, sort_keys=True)
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        lines = (
+            file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+        )
         self._seeds: dict[int, list[Cell]] = {}
         if not lines or lines[0] != head:
             file.write_text(head + "\n", encoding="utf-8")
@@ -148,9 +160,9 @@ class _Kept:
         for line in lines[1:]:
             try:
                 cells = [Cell(**row) for row in json.loads(line)]
-            except (ValueError, TypeError):
+                self._seeds[cells[0].seed] = cells
+            except (ValueError, TypeError, LookupError):
                 continue  # a line cut short by a crash: its seed is trained again
-            self._seeds[cells[0].seed] = cells
         file.write_text(
             "\n".join([head, *(self._line(cells) for cells in self._seeds.values())]) + "\n",
             encoding="utf-8",

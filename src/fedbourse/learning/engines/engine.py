@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedbourse.errors import Refused
     from fedbourse.game.columns import FloatArray, IntArray
 
 
@@ -17,6 +20,8 @@ class Answers:
     """Who answered, in rising order."""
     vectors: FloatArray
     """One row an answer."""
+    refused: Mapping[int, Refused] = field(default_factory=dict)
+    """Whose device would not answer, and why."""
 
 
 class Engine(Protocol):

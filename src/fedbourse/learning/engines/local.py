@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidInput
+from fedbourse.errors import InvalidInput, Refused
 from fedbourse.learning.engines.engine import Answers
 from fedbourse.privacy.filter import Filter, Question
 from fedbourse.privacy.memory_store import MemoryStore
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from fedbourse.learning.partition import Federation
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
+
+
+_STREAM = 0x61776179  # keeps who is away apart from whatever else is drawn from a seed
 
 
 class LocalEngine:
@@ -58,33 +61,58 @@ class LocalEngine:
         return self._noise.scales
 
     def ask(self, number: int, parameters: FloatArray) -> Answers:
-        """Charge, draw, store, return: for all owners who are there at once."""
-        model = hashlib.sha256(np.ascontiguousarray(parameters).tobytes()).hexdigest()
+        """Charge, draw, store, return: for all owners who are there at once.
+
+        A device that refuses is left out, as one that is away; ``Answers.refused`` says why.
+        """
+        parameters = self._checked(parameters)
+        model = hashlib.sha256(parameters.tobytes()).hexdigest()
         owners = np.arange(len(self._terms))
         if self._available is not None:
-            owners = owners[self._available(number, len(owners))]
-        questions = {
-            i: Question(self._terms[i].task, self._terms[i].digest, number, model)
-            for i in owners.tolist()
-        }
-        kept = {
-            i: self.filters[i].charge(question, cost=float(self._noise.costs[i]))
-            for i, question in questions.items()
-        }
+            owners = owners[np.asarray(self._available(number, len(owners)), dtype=bool)]
+        questions, kept, refused = {}, {}, {}
+        for i in owners.tolist():
+            question = Question(self._terms[i].task, self._terms[i].digest, number, model)
+            try:
+                kept[i] = self.filters[i].charge(question, cost=float(self._noise.costs[i]))
+                questions[i] = question
+            except Refused as refusal:
+                refused[i] = refusal
+        answers = self._drawn(number, parameters, questions, kept)
+        vectors = np.empty((len(answers), self._model.dimension))
+        for row, answer in enumerate(answers.values()):
+            vectors[row] = np.frombuffer(answer)
+        return Answers(np.array(list(answers), dtype=np.int64), vectors, refused)
+
+    def _drawn(
+        self,
+        number: int,
+        parameters: FloatArray,
+        questions: dict[int, Question],
+        kept: dict[int, bytes | None],
+    ) -> dict[int, bytes]:
+        """Return each owner's answer: the one that was kept, or a fresh one, drawn and stored."""
         fresh = np.array([i for i in questions if kept[i] is None], dtype=np.int64)
-        vectors = np.empty((len(owners), self._model.dimension))
+        answers = {i: answer for i, answer in kept.items() if answer is not None}
         if len(fresh):
-            means = self._model.clipped_means(
-                parameters, self._federation, clip=self._terms[0].clip
-            )
+            clip = self._terms[0].clip
+            means = self._model.clipped_means(parameters, self._federation, clip=clip)
             drawn = self._noise.release(means[fresh], fresh, number)
             for i, vector in zip(fresh.tolist(), drawn, strict=True):
-                self.filters[i].keep(questions[i], vector.tobytes())
-            vectors[np.searchsorted(owners, fresh)] = drawn
-        for row, answer in enumerate(kept.values()):
-            if answer is not None:
-                vectors[row] = np.frombuffer(answer)
-        return Answers(owners, vectors)
+                answers[i] = self.filters[i].keep(questions[i], vector.tobytes())
+        return {i: answers[i] for i in questions}
+
+    def _checked(self, parameters: FloatArray) -> FloatArray:
+        """Refuse what is no model before anybody is charged for it."""
+        array = np.ascontiguousarray(parameters)
+        if array.dtype != np.float64 or array.shape != (self._model.dimension,):
+            raise InvalidInput(
+                f"a model must be {self._model.dimension} doubles; "
+                f"found {array.dtype} of shape {array.shape}"
+            )
+        if not np.isfinite(array).all():
+            raise InvalidInput("a model must be finite; found NaN or infinity")
+        return array
 
 
 def sometimes_away(rate: float, *, seed: int) -> Callable[[int, int], BoolArray]:
@@ -92,7 +120,7 @@ def sometimes_away(rate: float, *, seed: int) -> Callable[[int, int], BoolArray]
     rate = number("rate", rate, at_least=0, at_most=1)
 
     def available(number: int, owners: int) -> BoolArray:
-        return np.random.default_rng([seed, number]).random(owners) >= rate
+        return np.random.default_rng([_STREAM, seed, number]).random(owners) >= rate
 
     return available
 
