@@ -185,7 +185,8 @@ def _interested(asked: int | None, source: Source, samples: int, scheme: str) ->
     )
     if wanted > able or able < 2:
         raise InvalidData(
-            f"{source.name} can serve {able} owners of {samples} records; found {max(wanted, 2)}"
+            f"{source.name} can serve {able} owners of {samples} records, and "
+            + (f"{wanted} were asked for" if able > 1 else "a trade needs two")
         )
     return wanted
 

@@ -73,7 +73,8 @@ def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
     assert "predicted  paper" in out
     assert "reward 1.000000 = earned 1.000000 + refunded 0.000000" in out
     assert "report.html" in out
-    assert "none has told its value" in err
+    assert "none is asked for its value" in err
+    assert "it protects nobody" in out
 
 
 @pytest.mark.parametrize("dropout", ["0", "0.3", "1"])
@@ -117,6 +118,13 @@ def test_exact_noise_differs_from_run_to_run(demo) -> None:
     assert first["rounds"] != second["rounds"]
 
 
+@pytest.mark.parametrize("reward", ["1", "20", "1000", "1000000"])
+def test_nobody_gains_by_another_budget_whether_caps_bind_or_not(demo, reward) -> None:
+    report = trade(demo, *SMALL[:-1], reward)
+    assert 0 <= report["regret"] <= 1e-9 * float(reward)
+    assert report["announcements"][-1] == pytest.approx(report["total_budget"], rel=1e-9)
+
+
 def test_budgets_stop_at_the_lifetime_cap(demo) -> None:
     report = trade(demo, *SMALL[:-1], "1000")
     assert all(owner["spent"] <= owner["lifetime_cap"] for owner in report["owners"])
@@ -147,7 +155,7 @@ def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
     [
         (["--owners", "1"], "owners must be a finite number of at least 2; found 1"),
         (["--owners", "2.5"], "owners must be a whole number; found 2.5"),
-        (["--owners", "1000"], "can serve 53 owners of 60 records; found 1000"),
+        (["--owners", "1000"], "can serve 53 owners of 60 records, and 1000 were asked for"),
         (["--data", "cats"], "data must be one of flights"),
         (["--data", "absent.csv"], "absent.csv"),
         (["--reward", "much"], "reward must be a number, or best; found 'much'"),

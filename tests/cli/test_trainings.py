@@ -49,8 +49,9 @@ def test_accuracy_writes_figure_cells_and_errors(run, tmp_path) -> None:
 def test_calibrate_prints_a_model_that_solve_takes(run, capsys) -> None:
     code, out, _ = run("calibrate", *TASK, "--seeds", "2")
     assert code == 0
-    used = out.split("use it: fedbourse ")[1].split("...")[0].split()
-    assert main([*used, "--uniform", "1:5", "--owners", "50", "--samples", "40"]) == 0
+    used = out.split("use it: fedbourse ")[1].split()
+    assert used[-4:] == ["--uniform", "1:5", "--owners", "15"]
+    assert main(used) == 0
     assert f"{'accuracy':>16}" in capsys.readouterr().out
     code, out, _ = run("calibrate", *TASK, "--seeds", "2", "--weights", "equal", "--json")
     document = json.loads(out)

@@ -98,3 +98,14 @@ def test_a_discovery_that_may_not_end_says_so() -> None:
 def test_bad_answers_are_refused(call, words) -> None:
     with pytest.raises(InvalidGame, match=words):
         call()
+
+
+@given(st.lists(st.floats(0.5, 20.0), min_size=2, max_size=12), st.floats(0.01, 5.0))
+def test_capped_owners_are_led_to_the_capped_equilibrium(values, cap) -> None:
+    caps = np.full(len(values), cap)
+    found = discover(values, reward=10.0, caps=caps)
+    known = equilibrium(values, reward=10.0, caps=caps)
+    expected = np.zeros(len(values))
+    expected[known.participants] = known.budgets
+    assert found.budgets == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert (found.budgets <= cap * (1 + 1e-12)).all()

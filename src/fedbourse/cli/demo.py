@@ -39,6 +39,7 @@ def demo(
     weights: Annotated[Literal["equal", "precision"], Parameter(group=_TRAINING)] = "precision",
     noise: Annotated[Literal["simulated", "exact"], Parameter(group=_TRAINING)] = "simulated",
     dropout: Annotated[float, Parameter(group=_TRAINING)] = 0.0,
+    cap_epsilon: Annotated[float, Parameter(group=_TRADE)] = 8.0,
     out: Annotated[Path, Parameter(group=_OUTPUT)] = Path("demo"),
     as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
 ) -> None:
@@ -57,7 +58,7 @@ def demo(
 
         fedbourse demo --data sklearn:digits --reward 5 --json
 
-        fedbourse demo --data patients.csv:outcome --owners 12 --reward 1
+        fedbourse demo --data patients.csv:outcome --owners 12 --samples 50 --reward 1
 
     Parameters
     ----------
@@ -69,12 +70,13 @@ def demo(
     samples
         Records behind each owner's answers; by default what suits the data.
     partition
-        How records are dealt out: iid, dirichlet:ALPHA (skewed labels; the less the more), or
-        groups.
+        How records are dealt out: iid, dirichlet:ALPHA (skewed labels; the smaller ALPHA, the
+        more), or groups (as flights:aircraft has them).
     uniform
         Owners' values are drawn evenly from LOW:HIGH, and the buyer knows that much.
     reward
-        The total reward in credits, or `best`: the best for the values that the buyer assumes.
+        The total reward in credits, or `best`: the best for the values that the buyer assumes, by
+        the accuracy model that fits the weights, not calibrated.
     weight
         What an accuracy of 1 is worth to the buyer, in credits.
     seed
@@ -94,6 +96,8 @@ def demo(
         Simulated from the seed, or exact: the devices' own, which cannot be repeated.
     dropout
         How often an owner is away in a round, between 0 and 1; it then neither spends nor earns.
+    cap_epsilon
+        Every owner's lifetime cap over all tasks, as an epsilon at delta 1e-5.
     out
         The folder for the report; it is made if need be.
     as_json
@@ -117,6 +121,7 @@ def demo(
         weights=weights,
         noise=noise,
         dropout=dropout,
+        cap_epsilon=cap_epsilon,
         seed=whole_number("seed", seed, at_least=0),
     )
     _make(out)
@@ -189,16 +194,16 @@ def _print(report: dict[str, Any], out: Path) -> None:
 
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("owner", "budget rho", "epsilon", "pay", "answered", "earned", "of its cap"):
-        table.add_column(name, justify="right")
+    for name in ("owner", "budget rho", "pay", "answered", "earned", "epsilon spent", "of its cap"):
+        table.add_column(name, justify="right", no_wrap=True)
     for owner in report["owners"]:
         table.add_row(
             str(owner["owner"]),
             f"{owner['budget']:.5f}",
-            f"{owner['spent_epsilon']:.3f}",
             credits_text(owner["payment_micro"]),
             f"{owner['answered']}/{report['card']['rounds']}",
             credits_text(owner["earned_micro"]),
+            f"{owner['spent_epsilon']:.3f}",
             f"{owner['cap_share']:.1%}",
         )
     console.print(table)
@@ -208,8 +213,13 @@ def _print(report: dict[str, Any], out: Path) -> None:
         f"{level:.1%} by {name}" for name, level in accuracy["references"].items()
     )
     lines = {
-        "took part": f"{report['participants']} of {report['interested']} owners; epsilon is about "
-        f"one record, at delta {report['delta']:g}",
+        "took part": f"{report['participants']} of {report['interested']} owners; none could gain "
+        f"more than {report['regret']:.2g} by another budget",
+        "privacy": f"epsilon is about one record, at delta {report['delta']:g}; the cap is epsilon "
+        f"{report['origin']['cap_epsilon']:g} over all tasks",
+        "noise": "exact, as on a device"
+        if report["origin"]["noise"] == "exact"
+        else "simulated from the seed: it protects nobody; --noise exact is what devices use",
         "accuracy": f"{accuracy['measured']:.1%} (loss {report['rounds'][-1]['loss']:.3f}) on "
         f"{accuracy['validation_records']} records of the buyer's own",
         "predicted": predicted,

@@ -90,7 +90,7 @@ def _print_pilot(study: PilotStudy) -> None:
             f"{100 * check.error:+.1f} pt",
         )
     console.print(table)
-    fit = study.calibration.accuracy
+    fit, training = study.calibration.accuracy, study.training
     word = "within" if study.largest_error <= _WITHIN else "NOT within"
     console.print(
         f"\nfitted on {study.calibration.observations} pilot points: chance {fit.chance:.3f}, "
@@ -98,7 +98,10 @@ def _print_pilot(study: PilotStudy) -> None:
         f"largest error at rewards unseen in the fit: {100 * study.largest_error:.2f} points, "
         f"{word} {100 * _WITHIN:g}\n"
         f"use it: fedbourse solve --accuracy {fit.model} --chance {fit.chance:.4f} "
-        f"--ceiling {fit.ceiling:.4f} --noise-coefficient {fit.noise:.5g} ...",
+        f"--ceiling {fit.ceiling:.4f} --noise-coefficient {fit.noise:.5g} "
+        f"--dimension {training.dimension} --step-size {training.step_size:g} "
+        f"--iterations {training.iterations} --samples {training.samples:g} "
+        f"--uniform 1:5 --owners {study.task.owners}",
         highlight=False,
         soft_wrap=True,
     )

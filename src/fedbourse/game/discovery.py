@@ -135,18 +135,23 @@ def discover(
     *,
     reward: float,
     cost: str | PrivacyCost | Cost = "linear",
+    caps: object = None,
     start: float | None = None,
     rounds_max: int = 200,
 ) -> Discovered:
     """Play a whole discovery: owners with these values answer, the market moves.
 
+    An owner with a cap never answers with more than it.
+
     >>> discover([1.0, 1.0, 2.0], reward=8.0).rounds
     3
     """
-    game = Game.of(values, reward=reward, cost=cost)
+    game = Game.of(values, reward=reward, cost=cost, caps=caps)
     if game.cost.entry:
         raise InvalidGame(f"discovery needs a cost without an entry cost; found {game.cost.name}")
     market = Discovery.start(cost=game.cost, total_budget=game.reward if start is None else start)
+    if game.capped:  # the sum of shares is no longer straight between two owners
+        market = replace(market, _linear=False)
     totals = [market.total_budget]
     while not market.settled:
         if market.rounds >= whole_number("rounds_max", rounds_max, at_least=1):

@@ -71,11 +71,13 @@ def trade_report(
         "declined": list(trade.declined),
         "reward_method": trade.reward_method,
         "weight": buyer.weight,
+        "regret": trade.regret,
         "announcements": list(trade.discovery.totals),
         "total_budget": float(budgets.sum()),
         "delta": DELTA,
         "whole_owner_budget": whole_owner(float(budgets.max()), samples=card.samples),
         "owners": owners,
+        "parameters": trade.run.parameters.tolist(),
         "rounds": [asdict(seen) for seen in trade.run.rounds],
         "accuracy": {
             "measured": trade.run.accuracy,

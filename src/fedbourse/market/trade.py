@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidGame, Refused
-from fedbourse.game import Accuracy, Training, best_reward, discover
+from fedbourse.game import Accuracy, Training, best_reward, discover, regret
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.rounds import train
 from fedbourse.ledger import OUTSIDE, Book, Transfer
@@ -72,6 +72,8 @@ class Trade:
     reward: MicroCredits
     reward_method: str
     discovery: Discovered
+    regret: float
+    """The most that any owner could gain by another budget, in credits."""
     owners: IntArray
     plans: FloatArray
     payments: IntArray
@@ -102,11 +104,12 @@ def run_trade(
 ) -> Trade:
     """Carry a trade from the published card to the last payment."""
     interested = len(owners.values)
-    on_step(f"{interested} owners are interested; none has told its value")
+    on_step(f"{interested} owners are interested; none is asked for its value")
     reward, method = announce(card, buyer, interested)
     on_step(f"the buyer announces a reward of {credits_text(reward)} credits ({method})")
 
-    found = discover(owners.values, reward=reward / MICRO_CREDITS_PER_CREDIT)
+    amount = reward / MICRO_CREDITS_PER_CREDIT
+    found = discover(owners.values, reward=amount, caps=owners.lifetime_caps)
     plans = np.minimum(found.budgets, owners.lifetime_caps)
     on_step(
         f"{found.rounds} announcements later the plans stand still: "
@@ -158,6 +161,7 @@ def run_trade(
         reward=reward,
         reward_method=method,
         discovery=found,
+        regret=regret(owners.values, plans, reward=amount, caps=owners.lifetime_caps),
         owners=chosen,
         plans=plans[chosen],
         payments=payments[chosen],
@@ -198,7 +202,13 @@ def announce(card: TaskCard, buyer: Buyer, interested: int) -> tuple[MicroCredit
                 f"no reward pays at a weight of {buyer.weight:g} under the accuracy model "
                 f"{buyer.accuracy.model!r}; give a reward, or a larger weight"
             )
-        amount, method = offer.reward, f"best for {interested} values of the assumed distribution"
+        amount, method = (
+            offer.reward,
+            (
+                f"best for {interested} values of the assumed distribution, by the accuracy model "
+                f"{buyer.accuracy.model}, not calibrated"
+            ),
+        )
     if amount * MICRO_CREDITS_PER_CREDIT >= 2**53:
         raise InvalidGame(f"reward must be below {2**53 / 1e6:g} credits; found {amount:g}")
     reward = MicroCredits(round(amount * MICRO_CREDITS_PER_CREDIT))
@@ -249,7 +259,9 @@ def _escrow(card: TaskCard) -> str:
 def _deposit(book: Book, card: TaskCard, reward: MicroCredits) -> None:
     task = card.digest[:8]
     book.post(Transfer(f"{task}/deposit", OUTSIDE, "buyer", reward, "the buyer pays in"))
-    book.post(Transfer(f"{task}/escrow", "buyer", _escrow(card), reward, "all of R is held"))
+    book.post(
+        Transfer(f"{task}/escrow", "buyer", _escrow(card), reward, "the whole reward is held")
+    )
 
 
 def _vest(book: Book, card: TaskCard, owner: int, payment: int, answered: int) -> None:

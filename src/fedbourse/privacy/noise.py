@@ -9,7 +9,7 @@ neighbours is charged to the sensitivity D, and sigma grows with it, so that the
       + 2 (m + 8) u L            the sum of m of them, in any order
       + sqrt(d) grid             both answers rounded to the grid
 
-For L = 1, m = 1000, d = 1000 that is 3e-8 above 2L/m.
+For L = 1, m = 1000, d = 1000 that is 1.4e-8 of 2L/m.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.game import Calibration, Observation, calibrate
+from fedbourse.game import Calibration, Observation, Training, calibrate
 from fedbourse.study.interval import Mean, mean_of
 from fedbourse.study.trials import Task, trial
 
@@ -51,6 +51,7 @@ class PilotStudy:
     task: Task
     weights: Weights
     seeds: int
+    training: Training
     calibration: Calibration
     checks: tuple[Check, ...]
 
@@ -82,7 +83,7 @@ def run_pilot_study(
         owners.append(trial(task, seed=first_seed + k))
     checks = [_checked(owners, factor, weights, fitted) for factor in HELD_OUT_FACTORS]
     progress(2 * seeds, 2 * seeds)
-    return PilotStudy(task, weights, seeds, fitted, tuple(checks))
+    return PilotStudy(task, weights, seeds, owners[0].training, fitted, tuple(checks))
 
 
 def _observed(pilot: Trial, factor: float, weights: Weights) -> Observation:
