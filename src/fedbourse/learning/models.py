@@ -70,7 +70,8 @@ class _Layered:
         self, parameters: FloatArray, federation: Federation, *, clip: float
     ) -> FloatArray:
         """Return each owner's clipped mean."""
-        return np.stack([self._clipped_mean(parameters, r, clip) for r in federation.parts])
+        with np.errstate(all="ignore"):  # a record whose gradient is not finite is left out
+            return np.stack([self._clipped_mean(parameters, r, clip) for r in federation.parts])
 
     def _clipped_mean(self, parameters: FloatArray, records: Records, clip: float) -> FloatArray:
         """Go block by block, so that the second pass over the records finds them in the cache.
@@ -79,8 +80,7 @@ class _Layered:
         """
         total = np.zeros(self.dimension)
         for block in records.blocks:
-            with np.errstate(all="ignore"):  # what is not finite is left out below
-                layers, factors = clipped(self.layers(parameters, block), clip)
+            layers, factors = clipped(self.layers(parameters, block), clip)
             start = 0
             for layer in layers:
                 part = _weighted_sum(layer, factors).ravel()
@@ -97,8 +97,8 @@ def clipped(layers: list[Layer], clip: float) -> tuple[list[Layer], FloatArray]:
     number, the refusal would tell something about that record.
     """
     norms = reduce(np.hypot, (row_norms(layer.deltas) * layer.input_norms for layer in layers))
-    finite = np.isfinite(norms)
-    if not finite.all():
+    if not np.isfinite(norms.max()):
+        finite = np.isfinite(norms)
         layers = [_only(layer, finite) for layer in layers]
         norms = np.where(finite, norms, 0.0)
     return layers, clip / np.maximum(norms, clip)
