@@ -80,63 +80,26 @@ def demo_trade(
     on_step(
         f"{source.name}: {len(source.pool)} records for owners, {len(source.buyer)} the buyer's own"
     )
-    samples = whole_number("samples", settings.samples or source.default_samples, at_least=1)
+    samples = source.default_samples if settings.samples is None else settings.samples
+    samples = whole_number("samples", samples, at_least=1)
     scheme = settings.partition or ("iid" if source.groups is None else "groups")
     if scheme.startswith("unequal"):
         raise InvalidInput("a card fixes one number of records for all; partition unequal does not")
     interested = _interested(settings.owners, source, samples, scheme)
-
-    # The buyer knows only its own records: half are a pilot, half will judge the model.
-    own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
-    pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
-    chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
-    if ceiling < chance + 0.01 or chance < 0:
-        raise InvalidData(
-            f"the buyer's pilot finds nothing to learn in {source.name}: {ceiling:.1%} without "
-            f"privacy, {chance:.1%} by guessing"
-        )
-    assumed = Uniform(*settings.values)
-    buyer = Buyer(
-        weight=settings.weight,
-        values=assumed,
-        accuracy=Accuracy(
-            "precision" if settings.weights == "precision" else "averaged",
-            chance=chance,
-            ceiling=ceiling,
-        ),
-        validation=validation,
-    )
-    on_step(f"the buyer's pilot: {ceiling:.1%} without privacy, {chance:.1%} by guessing")
+    buyer = _buyer(settings, source, seed)
+    ends = buyer.accuracy
+    on_step(f"the buyer's pilot: {ends.ceiling:.1%} without privacy, {ends.chance:.1%} by guessing")
 
     model = model_named(
         settings.model or source.default_model,
         features=source.buyer.features.shape[1],
         classes=source.buyer.classes,
     )
-    card = TaskCard(
-        goal=source.description,
-        data=source.name,
-        scaling=source.scaling.digest,
-        loss=settings.model or source.default_model,
-        query="gradient",
-        compensation="proportional",
-        reward=settings.reward,
-        model=settings.model or source.default_model,
-        dimension=model.dimension,
-        step_size=settings.step_size,
-        rounds=whole_number("rounds", settings.rounds, at_least=1),
-        samples=samples,
-        clip=settings.clip,
-        weights=settings.weights,
-        payout="vested",
-    )
+    card = _card(settings, source, dimension=model.dimension, samples=samples)
     on_step(f"the card is published: {source.description}")
 
-    federation: Federation | None = None
-
     def records(chosen: IntArray) -> Federation:
-        nonlocal federation
-        federation = partition(
+        return partition(
             source.pool,
             owners=len(chosen),
             samples=samples,
@@ -145,33 +108,71 @@ def demo_trade(
             groups=source.groups,
             name=source.name,
         )
-        return federation
 
     def noise(terms: Sequence[Terms]) -> Noise:
         return ExactNoise(terms) if settings.noise == "exact" else SimulatedNoise(terms, seed=seed)
 
     owners = Owners(
-        values=assumed.rvs(size=(interested,), random_state=np.random.default_rng([seed, 3])),
+        values=Uniform(*settings.values).rvs(
+            size=(interested,), random_state=np.random.default_rng([seed, 3])
+        ),
         lifetime_caps=np.full(interested, rho_for(epsilon=settings.cap_epsilon, delta=DELTA)),
         records=records,
         noise=noise,
         available=sometimes_away(dropout, seed=seed) if dropout else None,
     )
     trade = run_trade(card, model, buyer, owners, seed=seed, on_step=on_step, on_round=on_round)
-    assert federation is not None
     on_step("the same records without privacy, by scikit-learn")
-    references = {
-        "scikit-learn on all participants' records": reference_accuracy(
-            federation.records, validation
-        ),
-        "guessing the commonest class": chance,
-    }
+    without_privacy = reference_accuracy(records(trade.owners).records, buyer.validation)
     return trade_report(
         trade,
         buyer,
         scaling=source.scaling,
-        references=references,
-        origin=_origin(settings, interested),
+        references={
+            "scikit-learn on all participants' records": without_privacy,
+            "guessing the commonest class": ends.chance,
+        },
+        origin=asdict(settings) | {"owners": interested, "values": list(settings.values)},
+    )
+
+
+def _buyer(settings: DemoSettings, source: Source, seed: int) -> Buyer:
+    """Return a buyer who knows only its own records: half a pilot, half to judge the model."""
+    own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
+    pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
+    chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
+    if ceiling < chance + 0.01:
+        raise InvalidData(
+            f"the buyer's pilot finds nothing to learn in {source.name}: {ceiling:.1%} without "
+            f"privacy, {chance:.1%} by guessing"
+        )
+    shape = "precision" if settings.weights == "precision" else "averaged"
+    return Buyer(
+        weight=settings.weight,
+        values=Uniform(*settings.values),
+        accuracy=Accuracy(shape, chance=chance, ceiling=ceiling),
+        validation=validation,
+    )
+
+
+def _card(settings: DemoSettings, source: Source, *, dimension: int, samples: int) -> TaskCard:
+    model = settings.model or source.default_model
+    return TaskCard(
+        goal=source.description,
+        data=source.name,
+        scaling=source.scaling.digest,
+        loss=model,
+        query="gradient",
+        compensation="proportional",
+        reward=settings.reward,
+        model=model,
+        dimension=dimension,
+        step_size=settings.step_size,
+        rounds=whole_number("rounds", settings.rounds, at_least=1),
+        samples=samples,
+        clip=settings.clip,
+        weights=settings.weights,
+        payout="vested",
     )
 
 
@@ -189,7 +190,3 @@ def _interested(asked: int | None, source: Source, samples: int, scheme: str) ->
             + (f"{wanted} were asked for" if able > 1 else "a trade needs two")
         )
     return wanted
-
-
-def _origin(settings: DemoSettings, interested: int) -> dict[str, object]:
-    return asdict(settings) | {"owners": interested, "values": list(settings.values)}

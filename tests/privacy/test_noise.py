@@ -334,3 +334,26 @@ def test_noise_does_not_depend_on_who_else_answers(owners: list[int]) -> None:
 def test_a_seed_is_a_whole_number(seed) -> None:
     with pytest.raises(InvalidInput, match="seed must be"):
         SimulatedNoise(OWNERS, seed=seed)
+
+
+def test_rounding_costs_what_the_page_says() -> None:
+    terms = Terms("t", 0.1, 500, 1000, 1000)
+    assert ExactNoise([terms]).scales[0] / terms.scale - 1 == pytest.approx(1.449e-8, rel=1e-3)
+
+
+def test_an_answer_is_rounded_to_the_nearest_step_of_the_grid() -> None:
+    """With next to no noise what leaves lies within half a step of the answer, on both sides."""
+    terms = Terms("t", 1e30, 1, 200, 1000)
+    noise = ExactNoise([terms])
+    answer = np.random.default_rng(0).uniform(-0.05, 0.05, size=(1, 200))
+    error = (noise.release(answer, np.array([0]), 0) - answer) / 2.0**-40
+    assert np.abs(error).max() <= 0.5
+    assert error.min() < 0 < error.max()
+
+
+def test_seed_and_round_are_not_exchangeable() -> None:
+    terms = [Terms("t", 1.0, 5, 4, 10)]
+    zeros, owner = np.zeros((1, 4)), np.array([0])
+    one = SimulatedNoise(terms, seed=0).release(zeros, owner, 1)
+    other = SimulatedNoise(terms, seed=1).release(zeros, owner, 0)
+    assert (one != other).all()

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fedbourse.errors import CannotWrite, InvalidInput
+from fedbourse.cli.option_values import low_and_high, number_or_best
+from fedbourse.errors import CannotWrite
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -106,13 +107,14 @@ def demo(
     from fedbourse.bootstrap import DemoSettings, demo_trade
     from fedbourse.report import trade_page
 
+    amount = number_or_best(reward)
     settings = DemoSettings(
         data=data,
         owners=None if owners is None else whole_number("owners", owners, at_least=2),
         samples=None if samples is None else whole_number("samples", samples, at_least=1),
         partition=partition,
-        values=_ends(uniform),
-        reward="best" if reward == "best" else _amount(reward),
+        values=low_and_high(uniform),
+        reward="best" if amount is None else number("reward", amount, above=0),
         weight=number("weight", weight, above=0),
         rounds=whole_number("rounds", rounds, at_least=1),
         step_size=step_size,
@@ -156,23 +158,6 @@ def demo(
         print(text)
     else:
         _print(report, out)
-
-
-def _ends(uniform: str) -> tuple[float, float]:
-    low, _colon, high = uniform.partition(":")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise InvalidInput(
-            f"--uniform must be LOW:HIGH, such as 1:5; found {uniform!r:.60}"
-        ) from None
-
-
-def _amount(text: str) -> float:
-    try:
-        return number("reward", float(text), above=0)
-    except ValueError:
-        raise InvalidInput(f"reward must be a number, or best; found {text!r:.60}") from None
 
 
 def _make(folder: Path) -> None:

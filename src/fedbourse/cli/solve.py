@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedbourse.cli.column_file import read_column
+from fedbourse.cli.option_values import low_and_high, number_or_best
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.game import Accuracy, Training, Uniform, best_reward, equilibrium
 from fedbourse.game.columns import positive
@@ -130,11 +131,12 @@ def solve(
         "pay_for": pay_for,
     }
     reason, method = "", "given"
-    if reward == "best":
+    given = number_or_best(reward)
+    if given is None:
         offer: Offer = best_reward(column, training, weight=weight, accuracy=model, **game)
         found, reason, method = offer.equilibrium, offer.reason, offer.method
     else:
-        amount = number("reward", _number_or_best(reward), above=0)
+        amount = number("reward", given, above=0)
         training.check_owners(len(column))
         found = equilibrium(column, reward=amount, samples=training.samples, **game)
     precisions = training.precisions(found.budgets, found.participants)
@@ -185,13 +187,7 @@ def _values(
                 "--owners goes with --uniform; a file says itself how many there are"
             )
         return positive("values", read_column(values, "value", "values"))
-    low, _colon, high = str(uniform).partition(":")
-    try:
-        ends = float(low), float(high)
-    except ValueError:
-        raise InvalidInput(
-            f"--uniform must be LOW:HIGH, such as 1:5; found {uniform!r:.60}"
-        ) from None
+    ends = low_and_high(str(uniform))
     if owners is None:
         raise InvalidInput("--uniform needs --owners, the number of values to draw")
     count = whole_number("owners", owners, at_least=2, error=InvalidGame)
@@ -211,13 +207,6 @@ def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArra
             f"{name} must be a number or FILE[:COLUMN], FILE ending in .csv, .parquet, .npy or "
             f".txt; found {text!r:.60}"
         ) from None
-
-
-def _number_or_best(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(f"reward must be a number, or best; found {text!r:.60}") from None
 
 
 def _rows(

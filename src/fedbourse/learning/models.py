@@ -7,6 +7,7 @@ the deltas, scaled down where a norm exceeds the clip, with the inputs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -57,14 +58,14 @@ class Layer(NamedTuple):
     input_norms: FloatArray
 
 
-class _Layered:
+class _Layered(ABC):
     """Clipped means for models that are made of layers."""
 
     dimension: int
 
+    @abstractmethod
     def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
         """Return the layers' parts of the gradients, in the order of the parameters."""
-        raise NotImplementedError
 
     def clipped_means(
         self, parameters: FloatArray, federation: Federation, *, clip: float
