@@ -216,8 +216,9 @@ def test_figures_of_the_report_follow_from_each_other(demo) -> None:
 
 
 def test_a_reward_in_credits_is_exact_in_micro_credits(demo) -> None:
-    arguments = [*SMALL[:-1], "0.29"]
-    assert trade(demo, *arguments)["money"]["reward_micro"] == 290_000
+    # As doubles, 0.000249 times a million falls just short of 249.
+    arguments = [*SMALL[:-1], "0.000249"]
+    assert trade(demo, *arguments)["money"]["reward_micro"] == 249
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(demo, tmp_path, monkeypatch) -> None:
