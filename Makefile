@@ -43,7 +43,7 @@ docs: $(READY) ## write the generated pages and pictures of docs/ again
 lock: ## choose new versions for constraints.txt
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,torch]'
+	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,torch]'
 	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
 	rm -rf .venv-lock
 
@@ -57,5 +57,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,torch]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,postgres,torch]'
 	@touch $(READY)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import subprocess
 import sys
 import textwrap
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import fedbourse
 from fedbourse import errors
 from fedbourse.cli.main import app
+from fedbourse.market.lifecycle import LIFE, diagram
+from fedbourse.web.app import create_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +71,94 @@ def python_names() -> str:
         else:
             lines += [thing if isinstance(thing, str) else ", ".join(f"`{item}`" for item in thing)]
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def life_cycle() -> str:
+    """The page of a task's life, from the table that the market obeys."""
+    lines = [
+        "# The life of a task",
+        "",
+        "One table (`market/lifecycle.py`) says what may happen to a task, who may do it, and",
+        "what follows. Everything else is refused. The market acts by itself when a deadline of",
+        "the card has come, or when all that it waited for is in.",
+        "",
+        "```mermaid",
+        diagram(),
+        "```",
+        "",
+        "| state | what may happen | by | what follows |",
+        "|---|---|---|---|",
+    ]
+    for (state, command), rule in LIFE.items():
+        who = ", ".join(rule.by)
+        lines.append(f"| {state.value} | {command.value} | {who} | {rule.next.value} |")
+    return "\n".join(lines) + "\n"
+
+
+def api() -> str:
+    """The page of every route of the market's API, from its OpenAPI document."""
+    document = create_app(*(cast("Any", None),) * 3).openapi()
+    lines = [
+        "# The market's API",
+        "",
+        "The same as OpenAPI is at `/v1/openapi.json` of every market. Money is in whole",
+        "micro-credits, times are milliseconds since 1970 UTC. Every write carries an",
+        "`Idempotency-Key`. Errors are problem details (RFC 9457) with `type`, `title`,",
+        "`status`, `detail` and `code`, the name of an [error](errors.md).",
+    ]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            lines += ["", f"## {method.upper()} {path}", "", operation.get("summary", "")]
+            if operation.get("description"):
+                lines += ["", operation["description"]]
+            lines += ["", f"Proof: {_proofs(operation)}."]
+            lines += _parameters(operation) + _bodies(operation, document)
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _proofs(operation: dict[str, Any]) -> str:
+    names = [name for choice in operation.get("security", []) for name in choice or ("none",)]
+    return " or ".join(names) or "none"
+
+
+def _parameters(operation: dict[str, Any]) -> list[str]:
+    rows = [
+        f"- `{each['name']}` ({each['in']}): {each.get('description', '')}".rstrip(": ")
+        for each in operation.get("parameters", [])
+    ]
+    return ["", *rows] if rows else []
+
+
+def _bodies(operation: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    """Show examples of what is sent and answered."""
+    lines = []
+    sent = operation.get("requestBody", {}).get("content", {})
+    lines += _examples("Sent", sent, document)
+    for status, answer in operation["responses"].items():
+        if status.startswith("2"):
+            lines += _examples(f"Answered with {status}", answer.get("content", {}), document)
+    return lines
+
+
+def _examples(title: str, content: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    lines = []
+    for media, part in content.items():
+        example = _example(part, document)
+        lines += ["", f"{title}, `{media}`" + (":" if example is not None else ".")]
+        if example is not None:
+            lines += ["", "```json", json.dumps(example, indent=2, ensure_ascii=False), "```"]
+    return lines
+
+
+def _example(part: dict[str, Any], document: dict[str, Any]) -> Any:
+    if "example" in part:
+        return part["example"]
+    for example in part.get("examples", {}).values():
+        return example["value"]
+    schema = part.get("schema", {})
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return next(iter(schema.get("examples", [])), None)
 
 
 MADE_BY_CALLERS = {
@@ -127,7 +218,13 @@ def _first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
 
 
-PAGES = {"cli.md": command_line, "errors.md": error_tree, "python.md": python_names}
+PAGES = {
+    "api.md": api,
+    "cli.md": command_line,
+    "errors.md": error_tree,
+    "life-cycle.md": life_cycle,
+    "python.md": python_names,
+}
 
 
 def main() -> None:

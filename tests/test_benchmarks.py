@@ -66,3 +66,23 @@ def test_a_page_of_another_size_judges_no_goal(page: str) -> None:
 
 def test_peers_can_be_left_out(page: str) -> None:
     assert "Opacus" not in page
+
+
+def test_the_benchmark_of_the_market_runs_at_a_tiny_size() -> None:
+    script = str(ROOT / "benchmarks" / "market.py")
+    done = subprocess.run(
+        [sys.executable, script, "--count", "20", "--turns", "1", "--owners", "50"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    tables = re.findall(r"^\| (SQLite|PostgreSQL) \| ([^|]+) \|", done.stdout, re.MULTILINE)
+    assert tables == [
+        (database, what)
+        for whats in (("bare insert", "signed plan"), ("50",))
+        for database in ("SQLite", "PostgreSQL")
+        for what in whats
+    ]

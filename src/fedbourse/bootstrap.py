@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedbourse.errors import InvalidData, InvalidInput
-from fedbourse.game import Accuracy, Uniform
+from fedbourse.game import Uniform
 from fedbourse.learning.data import load
 from fedbourse.learning.engines.local import sometimes_away
 from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import partition
 from fedbourse.learning.reference import majority_accuracy, reference_accuracy
 from fedbourse.learning.rounds import WEIGHTS
-from fedbourse.market.card import TaskCard
 from fedbourse.market.report import trade_report
-from fedbourse.market.trade import Buyer, Owners, run_trade
+from fedbourse.market.trade import Owners, run_trade
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
 from fedbourse.privacy.zcdp import DELTA, rho_for
 from fedbourse.units import number, whole_number
+from fedbourse.wire.card import Assumptions, TaskCard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedbourse.game.columns import IntArray
     from fedbourse.learning.partition import Federation
+    from fedbourse.learning.records import Records
     from fedbourse.learning.rounds import Round, Weights
     from fedbourse.learning.sources import Source
     from fedbourse.privacy.noise import Noise
@@ -86,16 +87,18 @@ def demo_trade(
     if scheme.startswith("unequal"):
         raise InvalidInput("a card fixes one number of records for all; partition unequal does not")
     interested = _interested(settings.owners, source, samples, scheme)
-    buyer = _buyer(settings, source, seed)
-    ends = buyer.accuracy
-    on_step(f"the buyer's pilot: {ends.ceiling:.1%} without privacy, {ends.chance:.1%} by guessing")
+    assumed, validation = _pilot(settings, source, seed)
+    on_step(
+        f"the buyer's pilot: {assumed.ceiling:.1%} without privacy, "
+        f"{assumed.chance:.1%} by guessing"
+    )
 
     model = model_named(
         settings.model or source.default_model,
         features=source.buyer.features.shape[1],
         classes=source.buyer.classes,
     )
-    card = _card(settings, source, dimension=model.dimension, samples=samples)
+    card = _card(settings, source, assumed, dimension=model.dimension, samples=samples)
     on_step(f"the card is published: {source.description}")
 
     def records(chosen: IntArray) -> Federation:
@@ -121,23 +124,25 @@ def demo_trade(
         noise=noise,
         available=sometimes_away(dropout, seed=seed) if dropout else None,
     )
-    trade = run_trade(card, model, buyer, owners, seed=seed, on_step=on_step, on_round=on_round)
+    trade = run_trade(
+        card, model, validation, owners, seed=seed, on_step=on_step, on_round=on_round
+    )
     on_step("the same records without privacy, by scikit-learn")
-    without_privacy = reference_accuracy(records(trade.owners).records, buyer.validation)
+    without_privacy = reference_accuracy(records(trade.owners).records, validation)
     return trade_report(
         trade,
-        buyer,
+        validation_records=len(validation),
         scaling=source.scaling,
         references={
             "scikit-learn on all participants' records": without_privacy,
-            "guessing the commonest class": ends.chance,
+            "guessing the commonest class": assumed.chance,
         },
         origin=asdict(settings) | {"owners": interested, "values": list(settings.values)},
     )
 
 
-def _buyer(settings: DemoSettings, source: Source, seed: int) -> Buyer:
-    """Return a buyer who knows only its own records: half a pilot, half to judge the model."""
+def _pilot(settings: DemoSettings, source: Source, seed: int) -> tuple[Assumptions, Records]:
+    """Return what a buyer finds on half of its own records, and the half that judges the model."""
     own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
     pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
     chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
@@ -147,15 +152,21 @@ def _buyer(settings: DemoSettings, source: Source, seed: int) -> Buyer:
             f"privacy, {chance:.1%} by guessing"
         )
     shape = "precision" if settings.weights == "precision" else "averaged"
-    return Buyer(
+    low, high = settings.values
+    assumed = Assumptions(
         weight=settings.weight,
-        values=Uniform(*settings.values),
-        accuracy=Accuracy(shape, chance=chance, ceiling=ceiling),
-        validation=validation,
+        accuracy=shape,
+        chance=chance,
+        ceiling=ceiling,
+        values_low=low,
+        values_high=high,
     )
+    return assumed, validation
 
 
-def _card(settings: DemoSettings, source: Source, *, dimension: int, samples: int) -> TaskCard:
+def _card(
+    settings: DemoSettings, source: Source, assumed: Assumptions, *, dimension: int, samples: int
+) -> TaskCard:
     model = settings.model or source.default_model
     return TaskCard(
         goal=source.description,
@@ -166,6 +177,8 @@ def _card(settings: DemoSettings, source: Source, *, dimension: int, samples: in
         compensation="proportional",
         reward=settings.reward,
         model=model,
+        features=source.buyer.features.shape[1],
+        classes=source.buyer.classes,
         dimension=dimension,
         step_size=settings.step_size,
         rounds=whole_number("rounds", settings.rounds, at_least=1),
@@ -173,6 +186,11 @@ def _card(settings: DemoSettings, source: Source, *, dimension: int, samples: in
         clip=settings.clip,
         weights=settings.weights,
         payout="vested",
+        start_seed=settings.seed,
+        # An accuracy of 1 is worth no more.
+        max_reward=settings.weight if settings.reward == "best" else None,
+        assumptions=assumed,
+        validation=f"{len(source.buyer) // 2} records of the buyer's own",
     )
 
 

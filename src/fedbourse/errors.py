@@ -81,3 +81,59 @@ class AuditFailed(FedbourseError):
 
     exit_code = 7
     http_status = 409
+
+
+class NotSignedIn(FedbourseError):
+    """The request carries no token or signature that the market knows, or one that is too old."""
+
+    exit_code = 8
+    http_status = 401
+
+
+class NotAllowed(FedbourseError):
+    """The caller is known, but this is not its to do."""
+
+    exit_code = 9
+    http_status = 403
+
+
+class NotFound(FedbourseError):
+    """There is no such thing, or it is not the caller's to see."""
+
+    exit_code = 10
+    http_status = 404
+
+
+class Conflict(FedbourseError):
+    """The request came at the wrong time, or contradicts what was said before."""
+
+    exit_code = 11
+    http_status = 409
+
+
+class TooLarge(FedbourseError):
+    """The body of a request exceeds what the market reads."""
+
+    exit_code = 12
+    http_status = 413
+
+
+class TooManyRequests(FedbourseError):
+    """The caller asks more often than the market allows; the answer says when to ask again."""
+
+    exit_code = 13
+    http_status = 429
+
+
+class Unreachable(FedbourseError):
+    """The market or its database does not answer; asking again later can help."""
+
+    exit_code = 14
+    http_status = 503
+
+
+class BooksDiffer(FedbourseError):
+    """A task's records, recomputed, do not say what they should; the report names each line."""
+
+    exit_code = 15
+    http_status = 409

@@ -33,6 +33,17 @@ def micro_credits(credits: int | str | Decimal) -> MicroCredits:
     return MicroCredits(int(micro))
 
 
+def credits_text(amount: int) -> str:
+    """Return micro-credits as credits with all six decimals.
+
+    >>> credits_text(1_250_000)
+    '1.250000'
+    """
+    sign = "-" if amount < 0 else ""
+    whole, part = divmod(abs(amount), MICRO_CREDITS_PER_CREDIT)
+    return f"{sign}{whole}.{part:06d}"
+
+
 def number(
     name: str,
     value: object,

@@ -1,11 +1,12 @@
 """A task card is checked once, and any change of it changes its hash."""
 
 import dataclasses
+import json
 
 import pytest
 
 from fedbourse.errors import InvalidInput
-from fedbourse.market.card import TaskCard
+from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
 
 GOOD = {
     "goal": "is it late?",
@@ -16,6 +17,8 @@ GOOD = {
     "compensation": "proportional",
     "reward": "best",
     "model": "logistic",
+    "features": 10,
+    "classes": 2,
     "dimension": 10,
     "step_size": 1.0,
     "rounds": 5,
@@ -23,6 +26,14 @@ GOOD = {
     "clip": 1.0,
     "weights": "equal",
     "payout": "vested",
+    "start_seed": 0,
+    "max_reward": 5.0,
+    "max_rho": 1.0,
+    "min_participants": 2,
+    "assumptions": Assumptions(weight=20.0),
+    "deadlines": Deadlines(),
+    "validation": "",
+    "version": 1,
 }
 
 
@@ -33,15 +44,27 @@ def test_any_change_changes_the_hash() -> None:
         "scaling": "x",
         "loss": "x",
         "reward": 2.0,
-        "model": "x",
-        "dimension": 11,
+        "model": "softmax",
+        "payout": "upfront",
+        "start_seed": 1,
+        "max_reward": 6.0,
+        "max_rho": 2.0,
+        "min_participants": 3,
+        "assumptions": Assumptions(weight=21.0),
+        "deadlines": Deadlines(round_s=1.0),
+        "validation": "x",
         "step_size": 2.0,
         "rounds": 6,
         "samples": 21,
         "clip": 2.0,
         "weights": "precision",
     }
-    cards = [TaskCard(**GOOD), *(TaskCard(**(GOOD | {k: v})) for k, v in changes.items())]
+    together = {"model": {"dimension": 20}}  # what must change with an item
+    cards = [
+        TaskCard(**GOOD),
+        *(TaskCard(**(GOOD | {k: v} | together.get(k, {}))) for k, v in changes.items()),
+        TaskCard(**(GOOD | {"features": 11, "dimension": 11})),
+    ]
     assert len({card.digest for card in cards}) == len(cards)
     assert TaskCard(**GOOD).digest == cards[0].digest
     assert {f.name for f in dataclasses.fields(TaskCard)} == set(GOOD)
@@ -53,14 +76,46 @@ def test_any_change_changes_the_hash() -> None:
         ({"goal": " "}, "goal must be said in words"),
         ({"query": "local-steps"}, "query must be one of gradient"),
         ({"compensation": "equal"}, "compensation must be one of proportional; found 'equal'"),
-        ({"payout": "later"}, "payout must be one of vested; found 'later'"),
+        ({"payout": "later"}, "payout must be one of vested, upfront; found 'later'"),
         ({"weights": "pay"}, "weights must be one of equal, precision"),
         ({"reward": 0}, "reward must be a finite number above 0"),
         ({"reward": "most"}, "reward must be a number"),
         ({"rounds": 0}, "rounds must be"),
         ({"clip": -1}, "clip must be"),
+        ({"dimension": 11}, "a logistic of 10 features and 2 classes has dimension 10"),
+        ({"assumptions": None}, "a reward of 'best' needs the card's assumptions and a max_reward"),
+        ({"max_reward": None}, "needs the card's assumptions and a max_reward"),
+        ({"min_participants": 1}, "min_participants must be"),
+        ({"version": 2}, "version must be one of 1; found 2"),
+        ({"goal": "x" * 2001}, "at most 2000 characters; found 2001"),
     ],
 )
 def test_wrong_items_are_refused(wrong, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         TaskCard(**(GOOD | wrong))
+
+
+def test_a_card_is_what_its_document_says() -> None:
+    card = TaskCard(**GOOD)
+    assert TaskCard.of(json.loads(json.dumps(card.document))) == card
+    assert TaskCard.of(json.loads(json.dumps(card.document))).digest == card.digest
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({"goals": "x"}, "a card has no item 'goals'; it has goal, data"),
+        ({}, "a card needs goal, data, loss"),
+        ({**GOOD, "deadlines": {"tick": 1}}, "a deadlines has no item 'tick'"),
+        ({**GOOD, "deadlines": []}, "deadlines must be"),
+        ({**GOOD, "assumptions": 3}, "assumptions must be"),
+        ({**GOOD, "dimension": "10"}, "dimension must be a number"),
+        ({**GOOD, "max_rho": None}, "max_rho must be a number"),
+        ({**GOOD, "weights": []}, "weights must be one of"),
+        ({**GOOD, "model": 3}, "model must be said in words"),
+        ([], "a card must be an object"),
+    ],
+)
+def test_documents_that_are_no_card_get_one_sentence(document, sentence) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        TaskCard.of(document)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedbourse.cli.option_values import low_and_high, number_or_best
 from fedbourse.errors import CannotWrite
-from fedbourse.units import number, whole_number
+from fedbourse.units import credits_text, number, whole_number
 
 if TYPE_CHECKING:
     from fedbourse.learning.rounds import Round
@@ -175,7 +175,6 @@ def _write(file: Path, text: str) -> None:
 
 
 def _print(report: dict[str, Any], out: Path) -> None:
-    from fedbourse.market.trade import credits_text
 
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
+from fedbourse.cli.account import account_app
 from fedbourse.cli.audit import audit_app
 from fedbourse.cli.demo import demo
+from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
 from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_weights import weights
+from fedbourse.cli.task import task_app
+from fedbourse.cli.token import token_app
+from fedbourse.cli.verify import verify
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
 from fedbourse.version import __version__
 
@@ -32,6 +37,8 @@ app.command(demo)
 app.command(audit_app)
 app.command(solve)
 app.command(study_app)
+for command in (serve, task_app, account_app, token_app, verify):
+    app.command(command)
 for study in (accuracy, calibrate, weights):
     study_app.command(study)
 

@@ -6,8 +6,11 @@ the shares sum to 1. For the linear cost the move
 
     P <- P (k - 1) / (k - sum of shares)
 
-is Newton's method on a convex, piecewise linear function: it ends after finitely many rounds. Other
-costs take a bracket and false position (the Illinois rule), which needs the same two sums.
+is Newton's method on a convex, piecewise linear function: it ends after finitely many rounds, and
+on the way the excess of the shares times the slope falls to a quarter or less with every move (the
+two ratios sum to at most 1). Where it does not, the answers are not those of linear costs (caps,
+other costs, owners who stay silent), and the market goes on with a bracket and false position (the
+Illinois rule), which needs the same two sums, and that shares fall as P rises.
 
 ``best_reply_rounds`` is what does *not* work: owners who all reply at once to each other's last
 budgets overshoot, and for five or more equal owners the budgets swing ever wider.
@@ -15,8 +18,9 @@ budgets overshoot, and for five or more equal owners the budgets swing ever wide
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 SETTLED = 1e-12
 """Relative move of P at which it stands still."""
+_ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class Discovery:
     """Rounds of answers so far."""
     settled: bool = False
     """P stands still: the answers to it are the equilibrium's shares."""
-    _linear: bool = True
+    _newton: bool = True
+    _steepness: float | None = None  # excess of shares times slope before the last Newton move
     _low: _End | None = None  # the last total known to be too small
     _high: _End | None = None  # the last known to be too large
     _moved: Literal["low", "high", ""] = ""
@@ -62,15 +68,28 @@ class Discovery:
     def start(cls, *, cost: str | PrivacyCost | Cost = "linear", total_budget: float) -> Discovery:
         """Announce a first total; any will do."""
         first = number("total_budget", total_budget, above=0, error=InvalidGame)
-        return cls(first, _linear=isinstance(cost_named(cost), Linear))
+        return cls(first, _newton=isinstance(cost_named(cost), Linear))
+
+    @classmethod
+    def read(cls, text: str) -> Discovery:
+        """Return what ``written`` wrote."""
+        parts = json.loads(text)
+        ends = {name: _End(**parts[name]) for name in ("_low", "_high") if parts[name]}
+        return cls(**(parts | ends))
+
+    def written(self) -> str:
+        """Return the whole state as text, to go on with later."""
+        return json.dumps(asdict(self))
 
     def move(self, *, positive: int, share_sum: float) -> Discovery:
         """Return the next announcement, given how many answered and what their shares sum to."""
         whole_number("positive", positive, at_least=0, error=InvalidGame)
         number("share_sum", share_sum, at_least=0, at_most=positive, error=InvalidGame)
-        after = self
-        if not self._linear:
-            after = self._narrowed(math.log(max(share_sum, 0.01)))  # silence has no logarithm
+        after = self._narrowed(math.log(max(share_sum, 0.01)))  # silence has no logarithm
+        if self._newton and not self._falls(positive, share_sum):
+            after = replace(after, _newton=False)
+        steepness = None
+        if not after._newton:
             total = after._between()
         elif positive < 2:
             total = self.total_budget / 4
@@ -78,17 +97,29 @@ class Discovery:
             total = self.total_budget * 4
         else:
             total = self.total_budget * (positive - 1) / (positive - share_sum)
+            steepness = abs(share_sum - 1.0) * (positive - share_sum) / self.total_budget
+            if share_sum < 1:  # coming from the right, Newton may land anywhere on the left
+                steepness = math.inf
+        after = replace(after, _steepness=steepness)
         still = abs(total - self.total_budget) <= SETTLED * self.total_budget
         return replace(after, total_budget=total, rounds=self.rounds + 1, settled=still)
+
+    def _falls(self, positive: int, share_sum: float) -> bool:
+        """Say whether the last Newton move did what it does for linear costs."""
+        excess = share_sum - 1.0
+        if self._steepness is None or abs(excess) <= _ROUNDING * positive:
+            return True
+        slope = max(positive - share_sum, 0.0) / self.total_budget
+        return excess > 0 and excess * slope <= self._steepness / 4
 
     def _narrowed(self, log_sum: float) -> Discovery:
         """Replace one end; where the other has stayed twice, halve its height (Illinois)."""
         here = _End(math.log(self.total_budget), log_sum)
         if log_sum >= 0:
-            stale = self._high if self._high and self._moved == "low" else None
+            stale = self._high if self._high and self._moved == "low" and not self._newton else None
             high = replace(stale, log_sum=stale.log_sum / 2) if stale else self._high
             return replace(self, _low=here, _high=high, _moved="low")
-        stale = self._low if self._low and self._moved == "high" else None
+        stale = self._low if self._low and self._moved == "high" and not self._newton else None
         low = replace(stale, log_sum=stale.log_sum / 2) if stale else self._low
         return replace(self, _low=low, _high=here, _moved="high")
 
@@ -150,8 +181,6 @@ def discover(
     if game.cost.entry:
         raise InvalidGame(f"discovery needs a cost without an entry cost; found {game.cost.name}")
     market = Discovery.start(cost=game.cost, total_budget=game.reward if start is None else start)
-    if game.capped:  # the sum of shares is no longer straight between two owners
-        market = replace(market, _linear=False)
     totals = [market.total_budget]
     while not market.settled:
         if market.rounds >= whole_number("rounds_max", rounds_max, at_least=1):

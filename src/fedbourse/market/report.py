@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.game import ACCURACY_MODELS, Accuracy
-from fedbourse.market.trade import training_of
+from fedbourse.market.offers import training_of
 from fedbourse.privacy import DELTA, epsilon, whole_owner
 from fedbourse.version import __version__
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.records import Scaling
-    from fedbourse.market.trade import Buyer, Trade
+    from fedbourse.market.trade import Trade
 
 
 def trade_report(
     trade: Trade,
-    buyer: Buyer,
     *,
+    validation_records: int,
     scaling: Scaling,
     references: Mapping[str, float],
     origin: Mapping[str, object],
@@ -32,10 +32,10 @@ def trade_report(
     again.
     """
     budgets: FloatArray = trade.plans
-    book, card = trade.book, trade.card
+    book, card, assumed = trade.book, trade.card, trade.card.assumed
     precisions = training_of(card).precisions(budgets, trade.owners)
     predicted = {
-        name: Accuracy(name, chance=buyer.accuracy.chance, ceiling=buyer.accuracy.ceiling).of(
+        name: Accuracy(name, chance=assumed.chance, ceiling=assumed.ceiling).of(
             precisions, trade.interested
         )
         for name in ACCURACY_MODELS
@@ -70,7 +70,7 @@ def trade_report(
         "participants": len(owners),
         "declined": list(trade.declined),
         "reward_method": trade.reward_method,
-        "weight": buyer.weight,
+        "weight": assumed.weight,
         "regret": trade.regret,
         "announcements": list(trade.discovery.totals),
         "total_budget": float(budgets.sum()),
@@ -81,9 +81,9 @@ def trade_report(
         "rounds": [asdict(seen) for seen in trade.run.rounds],
         "accuracy": {
             "measured": trade.run.accuracy,
-            "chance": buyer.accuracy.chance,
-            "ceiling": buyer.accuracy.ceiling,
-            "validation_records": len(buyer.validation),
+            "chance": assumed.chance,
+            "ceiling": assumed.ceiling,
+            "validation_records": validation_records,
             "predicted": predicted,
             "references": dict(references),
         },

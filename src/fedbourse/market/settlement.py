@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,8 @@ from fedbourse.game.columns import per_owner
 from fedbourse.units import MicroCredits, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from fedbourse.game.columns import IntArray
 
 
@@ -40,6 +43,30 @@ def settle(plans: object, *, reward: MicroCredits) -> IntArray:
     largest = sorted(range(len(parts)), key=lambda i: (-parts[i][1], i))[:missing]
     payments[largest] += 1
     return payments
+
+
+def shares_at(total_budget: float, budgets: Iterable[float | None]) -> tuple[int, float]:
+    """Return how many budgets are above 0, and what they are of an announced total in all.
+
+    A budget above the total counts as all of it: no best reply is larger.
+
+    >>> shares_at(2.0, [0.5, 0.0, 1.0, 9.0])
+    (3, 1.75)
+    """
+    shares = [min(budget / total_budget, 1.0) for budget in budgets if budget]
+    return len(shares), math.fsum(shares)
+
+
+def proportional(budgets: Sequence[float], reward: MicroCredits) -> list[int]:
+    """Pay in proportion to budgets: the paper's compensation function."""
+    payments: list[int] = settle(budgets, reward=reward).tolist()
+    return payments
+
+
+COMPENSATIONS: dict[str, Callable[[Sequence[float], MicroCredits], list[int]]] = {
+    "proportional": proportional
+}
+"""Each turns budgets and the reward into payments that sum to the reward."""
 
 
 def earned(payment: int, *, answered: int, rounds: int) -> MicroCredits:

@@ -1,6 +1,6 @@
 """A whole trade in one process: reward, plans, settlement, escrow, training, payout.
 
-Nothing here knows an owner's value but the owners themselves: the buyer assumes a distribution, and
+Nothing here knows an owner's value but the owners themselves: the card assumes a distribution, and
 the equilibrium is found by announcing totals (``game.discovery``).
 """
 
@@ -12,42 +12,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidGame, Refused
-from fedbourse.game import Accuracy, Training, best_reward, discover, regret
+from fedbourse.game import discover, regret
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.rounds import train
 from fedbourse.ledger import OUTSIDE, Book, Transfer
+from fedbourse.market.offers import choose_reward
 from fedbourse.market.settlement import earned, settle
 from fedbourse.privacy.filter import Filter
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.terms import Terms
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fedbourse.game import Discovered, Distribution
+    from fedbourse.game import Discovered
     from fedbourse.game.columns import BoolArray, FloatArray, IntArray
     from fedbourse.learning.engines import Answers
     from fedbourse.learning.models import Model
     from fedbourse.learning.partition import Federation
     from fedbourse.learning.records import Records
     from fedbourse.learning.rounds import Round, Run
-    from fedbourse.market.card import TaskCard
     from fedbourse.privacy.noise import Noise
-
-
-@dataclass(frozen=True)
-class Buyer:
-    """What the buyer wants and assumes before it knows any owner."""
-
-    weight: float
-    """What an accuracy of 1 is worth, in credits."""
-    values: Distribution
-    """How it thinks that owners value privacy."""
-    accuracy: Accuracy
-    """How it thinks that budgets buy accuracy; fits the card's weights."""
-    validation: Records
-    """Its own records, by which it judges the model."""
+    from fedbourse.wire.card import TaskCard
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +82,20 @@ class Trade:
 def run_trade(
     card: TaskCard,
     model: Model,
-    buyer: Buyer,
+    validation: Records,
     owners: Owners,
     *,
     seed: int = 0,
     on_step: Callable[[str], None] = lambda sentence: None,
     on_round: Callable[[Round], None] = lambda seen: None,
 ) -> Trade:
-    """Carry a trade from the published card to the last payment."""
+    """Carry a trade from the published card to the last payment.
+
+    ``validation`` are the buyer's own records, by which it judges the model.
+    """
     interested = len(owners.values)
     on_step(f"{interested} owners are interested; none is asked for its value")
-    reward, method = announce(card, buyer, interested)
+    reward, method = choose_reward(card, interested=interested)
     on_step(f"the buyer announces a reward of {credits_text(reward)} credits ({method})")
 
     amount = reward / MICRO_CREDITS_PER_CREDIT
@@ -145,7 +135,7 @@ def run_trade(
     run = train(
         engine,
         model,
-        buyer.validation,
+        validation,
         step_size=card.step_size,
         rounds=card.rounds,
         weights=card.weights,
@@ -172,60 +162,6 @@ def run_trade(
         run=run,
         book=book,
     )
-
-
-def training_of(card: TaskCard) -> Training:
-    """Return the card's training as the game sees it."""
-    return Training(
-        dimension=card.dimension,
-        step_size=card.step_size,
-        iterations=card.rounds,
-        samples=card.samples,
-        clip=card.clip,
-    )
-
-
-def announce(card: TaskCard, buyer: Buyer, interested: int) -> tuple[MicroCredits, str]:
-    """Return the reward in whole micro-credits, and where it comes from."""
-    if card.reward != "best":
-        amount, method = card.reward, "as the card says"
-    else:
-        offer = best_reward(
-            buyer.values,
-            training_of(card),
-            weight=buyer.weight,
-            accuracy=buyer.accuracy,
-            owners=interested,
-        )
-        if not offer.reward:
-            raise InvalidGame(
-                f"no reward pays at a weight of {buyer.weight:g} under the accuracy model "
-                f"{buyer.accuracy.model!r}; give a reward, or a larger weight"
-            )
-        amount, method = (
-            offer.reward,
-            (
-                f"best for {interested} values of the assumed distribution, by the accuracy model "
-                f"{buyer.accuracy.model}, not calibrated"
-            ),
-        )
-    if amount * MICRO_CREDITS_PER_CREDIT >= 2**53:
-        raise InvalidGame(f"reward must be below {2**53 / 1e6:g} credits; found {amount:g}")
-    reward = MicroCredits(round(amount * MICRO_CREDITS_PER_CREDIT))
-    if reward < 1:
-        raise InvalidGame(f"reward must be at least one micro-credit, 0.000001; found {amount:g}")
-    return reward, method
-
-
-def credits_text(amount: int) -> str:
-    """Return micro-credits as credits with all six decimals.
-
-    >>> credits_text(1_250_000)
-    '1.250000'
-    """
-    sign = "-" if amount < 0 else ""
-    whole, part = divmod(abs(amount), MICRO_CREDITS_PER_CREDIT)
-    return f"{sign}{whole}.{part:06d}"
 
 
 def _sign(

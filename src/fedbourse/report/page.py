@@ -6,8 +6,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import MissingExtra
-from fedbourse.market.trade import credits_text
 from fedbourse.report.charts import accuracy_by_round, pay_and_budget, predicted_and_measured
+from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,254 @@
+"""The wiring of the market's service: one folder, one database, one port.
+
+The folder holds the market's key (``market.key``), the operator's first token
+(``operator.token``), payments (``payments/``), and by default the database (``market.db``).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fedbourse.bootstrap_server import (
+    MarketSettings,
+    check_tls,
+    http_server,
+    listening,
+    make_folder,
+    only_server,
+    server_config,
+    write_private,
+)
+from fedbourse.errors import FedbourseError, InvalidFile
+from fedbourse.market import accounts, clock
+from fedbourse.market.access import issue_token
+from fedbourse.market.service import Market
+from fedbourse.storage import SqlStore
+from fedbourse.storage.manual_payments import ManualPayments
+from fedbourse.web.app import create_app
+from fedbourse.wire.keys import SigningKey
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from fedbourse.market.ports import Payments, Store
+
+__all__ = ["MarketSettings", "Ready", "running_clock", "serve_market"]
+
+OPERATOR = "operator:main"
+_KEY, _TOKEN = "market.key", "operator.token"
+_TICK_S = 0.25
+_REST_S = 0.05
+"""However many writes there are, the clock rests so long between two looks."""
+_PURGE_S = 600.0
+_KEEP_MS = 24 * 3600 * 1000
+"""How long the answer to a write is kept for its repetition."""
+_LOG = logging.getLogger("fedbourse.market")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What whoever started a market wants to know once it answers."""
+
+    url: str
+    public_key: str
+    folder: Path
+    operator_token: Path | None
+    """Where the operator's first token lies; None where it was taken away."""
+
+
+def serve_market(settings: MarketSettings, *, on_ready: Callable[[Ready], None]) -> None:
+    """Serve a market until SIGTERM or SIGINT; every answer that was begun is finished."""
+    settings.check()
+    check_tls(settings)
+    make_folder(settings.folder)
+    with only_server(settings.folder), listening(settings) as listener:
+        port = listener.getsockname()[1]
+        with SqlStore(settings.database_url) as store:
+            market = Market(market_key(settings.folder, store))
+            token = first_operator_token(settings.folder, market, store)
+            ready = Ready(settings.url(port), market.key.public, settings.folder, token)
+            if settings.workers == 1:
+                _run(settings, market, store, listener, on_start=lambda: on_ready(ready))
+                return
+        _run_workers(settings, listener, on_start=lambda: on_ready(ready))
+
+
+def market_key(folder: Path, store: Store) -> SigningKey:
+    """Return the market's key, made where the market is new."""
+    path = folder / _KEY
+    if not path.exists():
+        with store.read() as unit:
+            if unit.tokens(limit=1):
+                # Devices have pinned the key, so that another one would shut them all out.
+                raise InvalidFile(
+                    f"the database belongs to a market whose key is not in {folder}; put its "
+                    f"{_KEY} there, or name another database"
+                )
+        SigningKey.generate().save(path)
+    return SigningKey.load(path)
+
+
+def first_operator_token(folder: Path, market: Market, store: Store) -> Path | None:
+    """Make the operator's first token where no operator has one, and return where it lies."""
+    path = folder / _TOKEN
+    with store.begin() as unit:
+        after = ""
+        while page := unit.tokens(after=after, limit=1000):
+            if any("operator" in token.scopes for token in page):
+                return path if path.exists() else None
+            after = page[-1].id
+        _, secret = issue_token(market, unit, None, holder=OPERATOR, scopes=["operator"])
+        # Written before the token counts: a crash in between leaves a file that nobody accepts, and
+        # the next start makes another one.
+        write_private(path, f"{secret}\n")
+    return path
+
+
+@contextmanager
+def running_clock(
+    market: Market, store: Store, payments: Payments, *, wake: threading.Event
+) -> Iterator[None]:
+    """Let the market act by itself while the block runs: soon after ``wake`` is set, and in time.
+
+    Several processes may do so at once: each thing is done by one of them.
+    """
+    stop = threading.Event()
+
+    def purge() -> None:
+        with store.begin() as unit:
+            unit.purge(before_ms=market.now_ms() - _KEEP_MS)
+
+    def tick() -> None:
+        said: dict[str, str] = {}
+        purged_s = -math.inf
+        while not stop.is_set():
+            _try("deadlines", said, lambda: clock.advance(market, store))
+            _try("payouts", said, lambda: accounts.hand_over(market, store, payments))
+            if time.monotonic() - purged_s >= _PURGE_S:
+                _try("purge", said, purge)
+                purged_s = time.monotonic()
+            stop.wait(_REST_S)
+            wake.wait(_TICK_S - _REST_S)
+            wake.clear()
+
+    thread = threading.Thread(target=tick, name="market-clock")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        wake.set()
+        thread.join()
+
+
+def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> None:
+    """Do something; an error is logged once, and tried again at the next look."""
+    try:
+        work()
+    except Exception as error:
+        if said.get(name) != str(error):
+            known = isinstance(error, FedbourseError)
+            _LOG.error("%s: %s", name, error, exc_info=None if known else error)
+        said[name] = str(error)
+    else:
+        said.pop(name, None)
+
+
+class _WakesClock:
+    """Wakes the clock after each write, so that nobody waits for the next tick."""
+
+    def __init__(self, app: ASGIApp, wake: threading.Event) -> None:
+        self._app, self._wake = app, wake
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unfinished = False
+
+        async def watched(message: Message) -> None:
+            nonlocal unfinished
+            unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+                self._wake.set()
+        if unfinished:  # a stream that ends with the market
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _run(
+    settings: MarketSettings,
+    market: Market,
+    store: SqlStore,
+    listener: socket.socket,
+    *,
+    on_start: Callable[[], None],
+) -> None:
+    """Serve in this process."""
+    payments = ManualPayments(settings.folder / "payments")
+    wake = threading.Event()
+    web = settings.web(listener.getsockname()[1])
+    app = _WakesClock(create_app(market, store, payments, web), wake)
+    with running_clock(market, store, payments, wake=wake):
+        http_server(server_config(settings, app), on_start).run(sockets=[listener])
+
+
+def _run_workers(
+    settings: MarketSettings, listener: socket.socket, *, on_start: Callable[[], None]
+) -> None:
+    """Serve in several processes, which are started again where they die."""
+    import multiprocessing
+
+    from uvicorn.supervisors import Multiprocess
+
+    started = multiprocessing.get_context("spawn").Event()
+
+    def tell() -> None:
+        started.wait()
+        on_start()
+
+    threading.Thread(target=tell, daemon=True).start()
+    work = partial(_work, settings, os.getpid(), started.set)
+    # The application is made in each worker, by _work.
+    Multiprocess(server_config(settings, "none:none"), work, [listener]).run()
+
+
+def _work(
+    settings: MarketSettings,
+    parent: int,
+    on_start: Callable[[], None],
+    sockets: list[socket.socket],
+) -> None:
+    """Serve in one of several processes, for as long as the one that started it lives."""
+    try:
+        with SqlStore(settings.database_url) as store:
+            market = Market(SigningKey.load(settings.folder / _KEY))
+            _end_with(parent)
+            _run(settings, market, store, sockets[0], on_start=on_start)
+    except FedbourseError as error:
+        _LOG.error("a worker stops: %s", error)
+        raise SystemExit(error.exit_code) from None
+
+
+def _end_with(parent: int) -> None:
+    import signal
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,237 @@
+"""What a served market needs of the machine: its settings, folder, port, TLS, and HTTP server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import ssl
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
+from fedbourse.web.settings import Settings
+from fedbourse.wire.connection import loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import uvicorn
+    from starlette.types import ASGIApp
+
+_LOCK, _DATABASE = "serve.lock", "market.db"
+_HEADERS_BYTES_MAX = 16 * 1024
+_CONNECTIONS_MAX = 1000
+_KEEP_ALIVE_S = 20
+_STOP_S = 10
+
+
+@dataclass(frozen=True)
+class MarketSettings:
+    """How a market is served."""
+
+    folder: Path = Path("market")
+    database: str | None = None
+    """A URL; by default an SQLite file in the folder."""
+    host: str = "127.0.0.1"
+    port: int = 8417
+    """0 picks a free one."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    workers: int = 1
+    behind_proxy: bool = False
+    """Another server, in front of this one, speaks TLS."""
+    proxies: str = "127.0.0.1"
+    """The addresses whose word on where a request comes from is taken."""
+    public_hosts: tuple[str, ...] = ()
+    """HOST or HOST:PORT as devices call the market; requests signed for another are refused."""
+    access_log: bool = False
+
+    @property
+    def database_url(self) -> str:
+        """Return the database's URL."""
+        return self.database or f"sqlite:///{self.folder / _DATABASE}"
+
+    def check(self) -> None:
+        """Refuse what cannot work, or would be unsafe."""
+        if not 0 <= self.port <= 65535:
+            raise InvalidInput(f"port must be between 0 and 65535; found {self.port}")
+        if self.workers < 1:
+            raise InvalidInput(f"workers must be at least 1; found {self.workers}")
+        if self.workers > 1 and self.database_url.startswith("sqlite"):
+            raise InvalidInput(
+                f"SQLite is served by one process, and {self.workers} workers were asked for; "
+                "name a PostgreSQL database"
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidInput("TLS needs a certificate and its key; found one of the two")
+        if self.tls_cert is None and not self.behind_proxy and not loopback(self.host):
+            raise InvalidInput(
+                f"{self.host} can be reached from elsewhere, so that it needs TLS: give a "
+                "certificate and its key, or say that the market is behind a proxy that has them"
+            )
+
+    def url(self, port: int) -> str:
+        """Return the address at which a port is served."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.tls_cert else ''}://{host}:{port}"
+
+    def web(self, port: int) -> Settings:
+        """Return what the service itself needs to know."""
+        hosts = tuple(host.lower() for host in self.public_hosts)
+        if not hosts and loopback(self.host) and not self.behind_proxy:
+            hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        return Settings(authorities=hosts)
+
+
+def check_tls(settings: MarketSettings) -> None:
+    """Refuse a certificate and a key that cannot be used."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return
+    for path in (settings.tls_cert, settings.tls_key):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        # Without a passphrase of our own, the terminal would be asked for one.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: b"")
+    except (ssl.SSLError, ValueError):
+        raise InvalidFile(
+            f"{settings.tls_cert} and {settings.tls_key} must be a certificate and its key, in PEM "
+            "and without a passphrase; they are not, or do not belong together"
+        ) from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make the market's folder, for its user alone."""
+    if "?" in str(folder):
+        raise InvalidInput(f"a market's folder has no ? in its name; found {str(folder)!r:.80}")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.stat().st_mode & 0o777
+    except OSError as error:
+        raise CannotWrite(f"the folder {folder} cannot be made: {error.strerror}") from None
+    if mode & 0o022:
+        raise InvalidFile(
+            f"the folder {folder} can be changed by others, mode {mode:o}; make it 700"
+        )
+
+
+@contextmanager
+def only_server(folder: Path) -> Iterator[None]:
+    """Refuse a second server on one folder."""
+    import fcntl
+
+    try:
+        number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CannotWrite(f"{folder / _LOCK} cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"a market is being served from {folder} already; stop that one, or name another "
+                "folder"
+            ) from None
+        yield
+    finally:
+        os.close(number)
+
+
+@contextmanager
+def listening(settings: MarketSettings) -> Iterator[socket.socket]:
+    """Take hold of the port."""
+    where = f"port {settings.port} of {settings.host}"
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM
+        )[0]
+        listener = socket.socket(family, kind, number)
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput(
+            f"{settings.host!r:.80} is no address of this machine: {error}"
+        ) from None
+    with listener:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2048)  # two that share an address meet here, not before
+        except PermissionError:
+            raise NotAllowed(f"this user may not listen on {where}; try one above 1023") from None
+        except OSError as error:
+            raise Conflict(
+                f"{where} cannot be listened on: {error.strerror}; name another one"
+            ) from None
+        yield listener
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its user reads, whole or not at all."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(number, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
+
+
+def server_config(settings: MarketSettings, app: ASGIApp | str) -> uvicorn.Config:
+    """Return how the HTTP server behaves: small headers, few words, an end in time."""
+    import uvicorn
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="info" if settings.access_log else "warning",
+        access_log=settings.access_log,
+        server_header=False,
+        proxy_headers=settings.behind_proxy,
+        forwarded_allow_ips=settings.proxies,
+        workers=settings.workers,
+        limit_concurrency=_CONNECTIONS_MAX,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_STOP_S,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        h11_max_incomplete_event_size=_HEADERS_BYTES_MAX,
+    )
+
+
+def http_server(config: uvicorn.Config, on_start: Callable[[], None]) -> uvicorn.Server:
+    """Return a server that says when it has started, and stops quietly when it is told to."""
+    import signal
+
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            if self.started:
+                on_start()
+
+    server = Server(config)
+    # The server raises a signal once more when it has stopped; by then there is nothing left to do.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    return server

@@ -1,0 +1,122 @@
+"""Tokens and devices: who is let in. A secret is shown once, and kept as its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import InvalidInput, NotSignedIn
+from fedbourse.market.parties import SCOPES, Device, Enrolment, Scope, Token, party
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.service import Market
+
+_DAY_MS = 24 * 3600 * 1000
+DAYS_MAX = 3660
+HOURS_MAX = 24 * 366
+
+
+def issue_token(
+    market: Market,
+    unit: Unit,
+    caller: Caller | None,
+    *,
+    holder: str,
+    scopes: Sequence[str],
+    days: float | None = None,
+) -> tuple[Token, str]:
+    """Make a bearer token; return what is kept, and the secret.
+
+    ``caller`` is None only when whoever runs the market makes the first one.
+    """
+    if caller is not None:
+        caller.require("operator")
+    party(holder)
+    wanted = _scopes(holder, scopes)
+    now, ends = market.now_ms(), None
+    if days is not None:
+        ends = now + int(number("days", days, above=0, at_most=DAYS_MAX) * _DAY_MS)
+    secret = f"fbt_{secrets.token_urlsafe(32)}"
+    token = Token(
+        id=f"{now:012x}{secrets.token_hex(4)}",
+        hash=hash_of(secret),
+        party=holder,
+        scopes=frozenset(wanted),
+        created_ms=now,
+        expires_ms=ends,
+    )
+    unit.add_token(token)
+    return token, secret
+
+
+def tokens(unit: Unit, caller: Caller, *, after: str, limit: int) -> list[Token]:
+    """Return tokens as they are kept."""
+    caller.require("operator", "auditor")
+    return unit.tokens(after=after, limit=limit)
+
+
+def revoke_token(market: Market, unit: Unit, caller: Caller, token_id: str) -> int:
+    """End a token; return when."""
+    caller.require("operator")
+    now = market.now_ms()
+    unit.revoke_token(token_id, at_ms=now)
+    return now
+
+
+def issue_enrolment(
+    market: Market, unit: Unit, caller: Caller, *, owner: str, hours: float = 24.0
+) -> tuple[Enrolment, str]:
+    """Make a one-time token with which a device of this owner may enrol."""
+    caller.require("operator")
+    if not party(owner).startswith("owner:"):
+        raise InvalidInput(f"a device belongs to an owner, such as owner:ann; found {owner!r:.80}")
+    span = number("hours", hours, above=0, at_most=HOURS_MAX)
+    secret = f"fbe_{secrets.token_urlsafe(32)}"
+    ends = market.now_ms() + int(span * 3600 * 1000)
+    enrolment = Enrolment(hash=hash_of(secret), owner=owner, expires_ms=ends)
+    unit.add_enrolment(enrolment)
+    return enrolment, secret
+
+
+def enrol(market: Market, unit: Unit, *, token: str, device: str, public_key: str) -> Device:
+    """Take in a device that holds a one-time token; the owner's device before it is retired.
+
+    That the request was signed with this key is the route's to check.
+    """
+    if not isinstance(token, str) or not token.startswith("fbe_"):
+        raise NotSignedIn("an enrolment token begins with fbe_")
+    known = unit.device(device)
+    if known is not None:
+        raise InvalidInput(f"device {device} has enrolled before; enrol a new key")
+    owner = unit.use_enrolment(hash_of(token), at_ms=market.now_ms())
+    if owner is None:
+        raise NotSignedIn("the market does not know this enrolment token, or it is used or too old")
+    made = Device(id=device, owner=owner, public_key=public_key, enrolled_ms=market.now_ms())
+    unit.put_device(made)
+    return made
+
+
+def hash_of(secret: str) -> str:
+    """Return the form in which a secret is kept."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _scopes(holder: str, scopes: Sequence[str]) -> list[Scope]:
+    """Return the scopes if they exist and fit the holder."""
+    wanted = [scope for scope in SCOPES if scope in scopes]
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not wanted:
+        found = repr(unknown[0])[:60] if unknown else "none"
+        raise InvalidInput(f"scopes are {', '.join(SCOPES)}; found {found}")
+    kind = holder.partition(":")[0]
+    for scope in wanted:
+        # An account and what may be done with it go together; the operator may hold any.
+        if scope in ("buyer", "owner") and scope != kind:
+            raise InvalidInput(f"the scope {scope} is for a {scope}:NAME; found {holder!r:.80}")
+    return wanted

@@ -1,0 +1,106 @@
+"""The event log of a task: append-only, each event holding the hash of the one before.
+
+Values and plans lie outside it. The log holds the root of a Merkle tree over salted hashes of them,
+so that an owner can prove its own line, an auditor every line, and a line can be erased without
+breaking the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened to a task. Its body is public."""
+
+    task: str
+    sequence: int
+    """Counts from 0, without gaps."""
+    kind: str
+    at_ms: int
+    body: Mapping[str, Any]
+    previous: str
+    """The hash of the event before; the card's hash for the first."""
+    hash: str
+
+
+def next_event(
+    task: str, kind: str, body: Mapping[str, Any], *, at_ms: int, after: tuple[int, str]
+) -> Event:
+    """Return the event that follows the one with this sequence number and hash."""
+    sequence, previous = after[0] + 1, after[1]
+    return Event(
+        task=task,
+        sequence=sequence,
+        kind=kind,
+        at_ms=at_ms,
+        body=dict(body),
+        previous=previous,
+        hash=_event_hash(
+            task=task, sequence=sequence, kind=kind, at_ms=at_ms, body=body, previous=previous
+        ),
+    )
+
+
+def is_intact(event: Event) -> bool:
+    """Say whether an event has the hash that its content gives."""
+    return event.hash == _event_hash(**{k: v for k, v in asdict(event).items() if k != "hash"})
+
+
+def _event_hash(**parts: Any) -> str:
+    return digest({**parts, "body": dict(parts["body"])})
+
+
+def leaf(salt: str, document: object) -> str:
+    """Return the salted hash of a document that stays outside the log."""
+    return digest({"salt": salt, "document": document})
+
+
+def root(leaves: Sequence[str]) -> str:
+    """Return the root of the Merkle tree over these leaves, in this order."""
+    level = [_hash(b"\x00", bytes.fromhex(item)) for item in leaves] or [_hash(b"\x02", b"")]
+    while len(level) > 1:
+        level = _above(level)
+    return level[0].hex()
+
+
+def proof(leaves: Sequence[str], position: int) -> tuple[str, ...]:
+    """Return the neighbours that lead from one leaf to the root; an empty one stands for none."""
+    level = [_hash(b"\x00", bytes.fromhex(item)) for item in leaves]
+    path = []
+    while len(level) > 1:
+        neighbour = position ^ 1
+        path.append(level[neighbour].hex() if neighbour < len(level) else "")
+        level, position = _above(level), position // 2
+    return tuple(path)
+
+
+def proves(path: Sequence[str], *, leaf: str, position: int, root: str) -> bool:
+    """Say whether the path leads from the leaf at this position to the root."""
+    here = _hash(b"\x00", bytes.fromhex(leaf))
+    for neighbour in path:
+        if neighbour:
+            other = bytes.fromhex(neighbour)
+            here = _hash(b"\x01", other + here if position & 1 else here + other)
+        position //= 2
+    return position == 0 and here.hex() == root
+
+
+def _above(level: list[bytes]) -> list[bytes]:
+    """Hash neighbours in pairs; one without a neighbour moves up as it is."""
+    pairs = zip(level[::2], level[1::2], strict=False)
+    above = [_hash(b"\x01", left + right) for left, right in pairs]
+    return above + level[-1:] if len(level) % 2 else above
+
+
+def _hash(kind: bytes, content: bytes) -> bytes:
+    # The kind keeps a leaf from passing for a pair of hashes.
+    return hashlib.sha256(kind + content).digest()

@@ -1,0 +1,244 @@
+"""What the market needs of the world: a store with transactions, and a way for money in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from fedbourse.ledger import Transfer
+    from fedbourse.market.log import Event
+    from fedbourse.market.parties import Device, Enrolment, Token
+    from fedbourse.market.task import (
+        Answer,
+        Entry,
+        Interest,
+        Line,
+        LineState,
+        Payout,
+        Plan,
+        Response,
+        Round,
+        State,
+        Task,
+    )
+    from fedbourse.units import MicroCredits
+
+Lock = Literal["none", "share", "change"]
+"""none: just read; share: nobody changes it before this transaction ends; change: nor shares it."""
+
+
+class Tasks(Protocol):
+    """Tasks and their logs. What is not there raises ``NotFound``."""
+
+    def add_task(self, task: Task) -> None:
+        """Store a new task."""
+
+    def task(self, task: str, *, lock: Lock = "none") -> Task:
+        """Return a task."""
+
+    def save_task(self, task: Task) -> None:
+        """Store a task as it now stands; its card, buyer and time of making never change."""
+
+    def tasks(
+        self,
+        *,
+        states: Sequence[State] = (),
+        buyer: str | None = None,
+        before: str | None = None,
+        limit: int,
+    ) -> list[Task]:
+        """Return tasks, newest first: in these states (all if empty), those made before one."""
+
+    def active_tasks(self) -> list[Task]:
+        """Return the tasks that are open, announced, settled or in training."""
+
+    def append_event(self, event: Event) -> None:
+        """Add an event; a second one with its sequence number raises ``Conflict``."""
+
+    def events(self, task: str, *, after: int = -1, limit: int) -> list[Event]:
+        """Return the events after a sequence number, in order."""
+
+
+class Participation(Protocol):
+    """What owners said and were promised. Lists are in the order of owners' names (code points)."""
+
+    def put_interest(self, interest: Interest) -> None:
+        """Store an interest, in place of an earlier one of the same owner."""
+
+    def interest(self, task: str, owner: str) -> Interest | None:
+        """Return an owner's interest."""
+
+    def interests(self, task: str, *, after: str = "", limit: int | None = None) -> list[Interest]:
+        """Return those whose owner's name comes after this one."""
+
+    def count_interests(self, task: str) -> int:
+        """Return how many there are."""
+
+    def put_plan(self, plan: Plan) -> None:
+        """Store a plan, in place of an earlier one of the same owner."""
+
+    def plan(self, task: str, owner: str) -> Plan | None:
+        """Return an owner's plan."""
+
+    def plans(self, task: str, *, after: str = "", limit: int | None = None) -> list[Plan]:
+        """Return those whose owner's name comes after this one."""
+
+    def count_plans(self, task: str, *, tick: int) -> int:
+        """Return how many owners have answered this tick."""
+
+    def add_lines(self, lines: Iterable[Line]) -> None:
+        """Store a settlement: up to a million lines."""
+
+    def line(self, task: str, owner: str, *, lock: Lock = "none") -> Line | None:
+        """Return an owner's line."""
+
+    def lines(self, task: str, *, after: str = "", limit: int | None = None) -> list[Line]:
+        """Return lines whose owner's name comes after this one."""
+
+    def count_lines(self, task: str, *, state: LineState) -> int:
+        """Return how many lines are in a state."""
+
+    def decide_line(
+        self, task: str, owner: str, state: LineState, *, signature: str | None = None
+    ) -> None:
+        """Store that an owner signed or declined."""
+
+    def decline_silent(self, task: str) -> None:
+        """Turn every line that is still offered into a declined one."""
+
+    def count_answer(self, task: str, owner: str) -> int:
+        """Add one to an owner's answered rounds and return them."""
+
+    def erase(self, task: str, owner: str) -> None:
+        """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""
+
+
+class Rounds(Protocol):
+    """Training: models asked about, and answers."""
+
+    def add_round(self, round: Round) -> None:
+        """Store a new round."""
+
+    def round(self, task: str, number: int) -> Round:
+        """Return a round, or raise ``NotFound``."""
+
+    def close_round(self, task: str, number: int, *, at_ms: int, answers: int) -> None:
+        """Store that a round has ended, and drop its model and its answers' vectors."""
+
+    def add_answer(self, answer: Answer) -> None:
+        """Store an answer; a second one of the same owner and round raises ``Conflict``."""
+
+    def answer(self, task: str, round: int, owner: str) -> Answer | None:
+        """Return an owner's answer."""
+
+    def last_answer(self, task: str, owner: str) -> Answer | None:
+        """Return the owner's answer to the latest round that it answered."""
+
+    def answers(self, task: str, round: int) -> list[Answer]:
+        """Return the answers of a round, in the order of owners' names."""
+
+    def count_answers(self, task: str, round: int) -> int:
+        """Return how many came."""
+
+
+class Books(Protocol):
+    """Money. Transfers are only ever added."""
+
+    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> None:
+        """Move money, all or nothing.
+
+        A transfer that was posted before with the same content does nothing; with other content,
+        or where an account would be overdrawn, it raises ``InvalidTransfer``.
+        """
+
+    def balance(self, account: str) -> MicroCredits:
+        """Return what an account holds; 0 where there is none."""
+
+    def balances(self, *, after: str = "", limit: int) -> list[tuple[str, MicroCredits]]:
+        """Return accounts and what they hold, by name."""
+
+    def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
+        """Return transfers in the order of posting, of one account or of all."""
+
+    def add_payout(self, payout: Payout) -> None:
+        """Remember money that is to leave."""
+
+    def unsent_payouts(self, *, limit: int) -> list[Payout]:
+        """Return what has not been handed over yet."""
+
+    def mark_sent(self, payout: str, *, at_ms: int) -> None:
+        """Store that a payout was handed over."""
+
+
+class Identities(Protocol):
+    """Who may call, and what was already said."""
+
+    def add_token(self, token: Token) -> None:
+        """Store a token."""
+
+    def token_with(self, hash: str) -> Token | None:
+        """Return the token with this hash."""
+
+    def tokens(self, *, after: str = "", limit: int) -> list[Token]:
+        """Return tokens by id."""
+
+    def revoke_token(self, token: str, *, at_ms: int) -> None:
+        """End a token, or raise ``NotFound``."""
+
+    def add_enrolment(self, enrolment: Enrolment) -> None:
+        """Store a one-time token."""
+
+    def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
+        """Use up a one-time token and return its owner; None where it is unknown, old or used."""
+
+    def put_device(self, device: Device) -> None:
+        """Store a device, and retire the owner's other ones."""
+
+    def device(self, device: str) -> Device | None:
+        """Return a device."""
+
+    def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
+        """Store a nonce; False where the device has used it before."""
+
+    def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
+        """Reserve a caller's key; where it was used before, return what was answered.
+
+        Of several transactions that claim the same key at once, one goes on and the others wait
+        for its end.
+        """
+
+    def keep_response(self, caller: str, key: str, response: Response) -> None:
+        """Store what was answered, in the transaction that claimed the key."""
+
+    def purge(self, *, before_ms: int) -> None:
+        """Forget nonces that expired, and responses kept, before a moment."""
+
+
+class Unit(Tasks, Participation, Rounds, Books, Identities, Protocol):
+    """One transaction."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is done inside where it raises, and leave the rest of the transaction."""
+
+
+class Store(Protocol):
+    """Durable records. A transaction that has ended is on disk."""
+
+    def begin(self) -> AbstractContextManager[Unit]:
+        """Open a transaction: all of it counts at its end, nothing where it raises."""
+
+    def read(self) -> AbstractContextManager[Unit]:
+        """Open a transaction that only reads, and sees one moment."""
+
+
+class Payments(Protocol):
+    """Where a bank or payment provider goes."""
+
+    def received(self, reference: str) -> tuple[str, MicroCredits]:
+        """Return for whom money with this reference came in, and how much; or ``NotFound``."""
+
+    def pay(self, payout: Payout) -> None:
+        """Hand money over; doing it twice with one id must pay once."""

@@ -1,0 +1,137 @@
+"""What every command of the market shares: key, clock, salts, the log, and money for a task.
+
+The commands themselves are functions in ``buying``, ``selling``, ``training`` and ``clock``. Each
+takes the market, a transaction (``ports.Unit``) and the caller, checks them against the table of
+``lifecycle``, and leaves an event in the task's log.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.errors import Conflict, NotAllowed, NotFound
+from fedbourse.ledger import Transfer
+from fedbourse.market import log
+from fedbourse.market.lifecycle import Command, Role, after
+from fedbourse.market.parties import MARKET
+from fedbourse.market.task import State
+from fedbourse.units import MicroCredits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Task
+    from fedbourse.wire.keys import SigningKey
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _salt() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True)
+class Market:
+    """One market: its key, its clock and its source of salts."""
+
+    key: SigningKey
+    now_ms: Callable[[], int] = field(default=_now_ms)
+    salt: Callable[[], str] = field(default=_salt)
+
+    def moment_in(self, seconds: float) -> int:
+        """Return the moment this many seconds from now."""
+        return self.now_ms() + math.ceil(seconds * 1000)
+
+    def record(self, unit: Unit, task: Task, kind: str, body: dict[str, Any]) -> Task:
+        """Append an event to the task's log, and store the task with it."""
+        event = log.next_event(
+            task.id,
+            kind,
+            body | {"state": task.state.value},
+            at_ms=self.now_ms(),
+            after=(task.last_sequence, task.last_hash),
+        )
+        unit.append_event(event)
+        task = replace(task, last_sequence=event.sequence, last_hash=event.hash)
+        unit.save_task(task)
+        return task
+
+    def pay(self, unit: Unit, id: str, route: tuple[str, str], amount: int, memo: str) -> None:
+        """Move money once, from one account to another."""
+        unit.post([Transfer(id, *route, MicroCredits(amount), memo)], at_ms=self.now_ms())
+
+    def refund(self, unit: Unit, task: Task) -> int:
+        """Give the buyer back what is left in escrow, and return how much that is."""
+        left = unit.balance(escrow(task.id))
+        if left:
+            route = escrow(task.id), task.buyer
+            self.pay(unit, f"{task.id}/refund", route, left, "not earned")
+        return left
+
+
+def escrow(task_id: str) -> str:
+    """Return the name of a task's escrow account."""
+    return f"escrow:{task_id}"
+
+
+def taken(unit: Unit, caller: Caller, task_id: str, command: Command) -> Task:
+    """Return a task for a change of state that the caller may make, in its next state.
+
+    Nobody else can change the task before the transaction ends.
+    """
+    task = unit.task(task_id, lock="change")
+    show(task, caller)
+    return replace(task, state=after(task.state, command, by=role_of(caller, task)))
+
+
+def taken_by_owner(
+    market: Market, unit: Unit, caller: Caller, task_id: str, command: Command
+) -> Task:
+    """Return a task that an owner's device may do this to; other owners may do so meanwhile."""
+    caller.require("owner")
+    if caller.device is None:
+        raise NotAllowed(f"{command.value} needs a request that is signed by the owner's device")
+    task = unit.task(task_id, lock="share")
+    show(task, caller)
+    after(task.state, command, by="owner")
+    if task.deadline_ms is not None and market.now_ms() >= task.deadline_ms:
+        raise Conflict(f"the deadline for {command.value} has passed")
+    return task
+
+
+def role_of(caller: Caller, task: Task) -> Role:
+    """Return what a caller is to a task."""
+    if caller is MARKET:
+        return "market"
+    if "buyer" in caller.scopes and caller.party == task.buyer:
+        return "buyer"
+    if "operator" in caller.scopes:
+        return "operator"
+    if "owner" in caller.scopes:
+        return "owner"
+    raise NotAllowed(f"task {task.id} belongs to another buyer; the caller is {caller.party}")
+
+
+def show(task: Task, caller: Caller | None) -> Task:
+    """Return a task, but a draft only to its buyer, the operator, auditors and the market."""
+    hidden = task.state is State.DRAFT and caller is not MARKET
+    if hidden and (
+        caller is None
+        or (caller.party != task.buyer and not caller.scopes & {"operator", "auditor"})
+    ):
+        raise NotFound(f"there is no task {task.id!r}")
+    return task
+
+
+def follows(previous: str, hash: str, what: str) -> None:
+    """Refuse a message that does not hold the hash of the one before."""
+    if previous != hash:
+        raise Conflict(f"the {what} has the hash {hash}; the message follows {previous!r:.80}")

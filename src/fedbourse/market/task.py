@@ -1,0 +1,176 @@
+"""A task and all that belongs to it, as plain records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from fedbourse.units import MicroCredits
+    from fedbourse.wire.card import TaskCard
+
+
+class State(StrEnum):
+    """Where a task stands; ``market.lifecycle`` says what leads from one to the next."""
+
+    DRAFT = "draft"
+    OPEN = "open"
+    ANNOUNCED = "announced"
+    SETTLED = "settled"
+    TRAINING = "training"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as it stands now."""
+
+    id: str
+    """Rises with time, so that lists have an order."""
+    buyer: str
+    card: TaskCard
+    state: State
+    created_ms: int
+    deadline_ms: int | None = None
+    """When the state ends by itself."""
+    interested: int = 0
+    """How many owners the offer went to; 0 before it."""
+    reward: MicroCredits | None = None
+    """R, from the announcement on."""
+    tick: int = 0
+    tick_ends_ms: int | None = None
+    total_budget: float | None = None
+    """P, as announced at this tick."""
+    discovery: str = ""
+    """How P is moved on, as JSON (``game.discovery``)."""
+    offer: str = ""
+    """The hash of the last offer, which plans refer to."""
+    round: int = 0
+    """The open round while training, counting from 0."""
+    last_sequence: int = -1
+    last_hash: str = ""
+    """The end of the event log: what the next event follows."""
+
+
+@dataclass(frozen=True)
+class Interest:
+    """An owner likes a card, and may say what privacy is worth to it."""
+
+    task: str
+    owner: str
+    value: float | None
+    """nu; None where it is withheld, or was erased."""
+    salt: str
+    leaf: str
+    """The salted hash of the message, which the log vouches for."""
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The budget that an owner would sell at the total announced at a tick."""
+
+    task: str
+    owner: str
+    tick: int
+    budget: float | None
+    """rho, 0 or more; None once it was erased."""
+    salt: str
+    leaf: str
+    at_ms: int
+
+
+LineState = Literal["offered", "signed", "declined"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One owner's line of the settlement: what it sells, what it is paid, and how far it is."""
+
+    task: str
+    owner: str
+    position: int
+    """Its place among the leaves of the settlement: those with pay, by their names."""
+    budget: float | None
+    """rho; None once it was erased."""
+    payment: MicroCredits
+    """p_i, of which the owner earns a part with each answered round."""
+    salt: str
+    leaf: str
+    state: LineState = "offered"
+    signature: str | None = None
+    """The device's signature of its terms."""
+    answered: int = 0
+    """Rounds answered so far."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of training: the model that was asked about, and what became of it."""
+
+    task: str
+    number: int
+    model: bytes
+    """The parameters, as little-endian doubles; dropped once the round is closed."""
+    model_hash: str
+    """SHA-256 of ``model``."""
+    query: str
+    """The hash of the query message, which answers refer to."""
+    opened_ms: int
+    deadline_ms: int
+    closed_ms: int | None = None
+    answers: int = 0
+    """How many came in time; known once the round is closed."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a device answered in a round."""
+
+    task: str
+    round: int
+    owner: str
+    vector: bytes | None
+    """Little-endian doubles; dropped once the round is closed."""
+    hash: str
+    """The hash of the answer message, which its receipt refers to."""
+    receipt: str
+    """The signed receipt, as JSON."""
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Payout:
+    """A withdrawal that left the books and is on its way outside."""
+
+    id: str
+    party: str
+    amount: MicroCredits
+    destination: str
+    at_ms: int
+    sent_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A transfer as the books hold it."""
+
+    sequence: int
+    id: str
+    source: str
+    target: str
+    amount: MicroCredits
+    memo: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Response:
+    """What was answered to a write, kept so that its repetition is answered alike."""
+
+    fingerprint: str
+    """The hash of the request."""
+    status: int
+    body: str

@@ -1,0 +1,218 @@
+"""What each caller may see, as plain documents.
+
+Everybody sees the card, R, P and the number of participants; an owner its own line; the buyer the
+totals and the model; auditors and the operator every line. Nobody else sees any owner's value or
+plan.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.errors import Conflict, NotFound
+from fedbourse.market import log
+from fedbourse.market.selling import offered_terms
+from fedbourse.market.service import escrow, show
+from fedbourse.market.settlement import earned
+from fedbourse.market.task import State
+
+if TYPE_CHECKING:
+    from fedbourse.market.log import Event
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.service import Market
+    from fedbourse.market.task import Line, Round, Task
+
+Document = dict[str, Any]
+
+
+def task_document(task: Task) -> Document:
+    """Return what everybody may see of a task, but its card."""
+    return {
+        "task": task.id,
+        "state": task.state.value,
+        "buyer": task.buyer,
+        "card": task.card.digest,
+        "goal": task.card.goal,
+        "data": task.card.data,
+        "created_ms": task.created_ms,
+        "deadline_ms": task.deadline_ms,
+        "reward_micro": task.reward,
+        "interested": task.interested or None,
+        "tick": task.tick,
+        "tick_ends_ms": task.tick_ends_ms,
+        "total_budget": task.total_budget,
+        "offer": task.offer or None,
+        "round": task.round,
+        "rounds": task.card.rounds,
+        "events": task.last_sequence + 1,
+        "last_hash": task.last_hash,
+    }
+
+
+def tasks(
+    unit: Unit, caller: Caller | None, *, state: State | None, before: str | None, limit: int
+) -> Document:
+    """Return tasks, newest first; drafts only to their buyer, the operator and auditors."""
+    states = [each for each in State if state in (None, each)]
+    if caller is not None and caller.scopes & {"operator", "auditor"}:
+        found = unit.tasks(states=states, before=before, limit=limit)
+    else:
+        drafts = [each for each in states if each is State.DRAFT]
+        public = [each for each in states if each is not State.DRAFT]
+        found = unit.tasks(states=public, before=before, limit=limit) if public else []
+        if drafts and caller is not None:
+            own = unit.tasks(states=drafts, buyer=caller.party, before=before, limit=limit)
+            found = sorted([*found, *own], key=lambda task: task.id, reverse=True)[:limit]
+    last = found[-1].id if len(found) == limit else None
+    return {"tasks": [task_document(task) for task in found], "next": last}
+
+
+def event_document(event: Event) -> Document:
+    """Return an event as the log holds it: all of it is public."""
+    return asdict(event)
+
+
+def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
+    """Return all that the market keeps of one owner in one task."""
+    caller.require("owner")
+    task = show(unit.task(task_id), caller)
+    interest = unit.interest(task.id, caller.party)
+    plan = unit.plan(task.id, caller.party)
+    line = unit.line(task.id, caller.party)
+    last = unit.last_answer(task.id, caller.party)
+    return {
+        "task": task.id,
+        "owner": caller.party,
+        "interest": asdict(interest) if interest else None,
+        "plan": asdict(plan) if plan else None,
+        "line": line_entry(task, line) if line else None,
+        "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
+        "receipt": json.loads(last.receipt) if last else None,
+    }
+
+
+def proof(unit: Unit, caller: Caller, task_id: str) -> Document:
+    """Return the path that leads from an owner's line to the root in the log."""
+    caller.require("owner")
+    task = show(unit.task(task_id), caller)
+    line = unit.line(task.id, caller.party)
+    if line is None:
+        raise NotFound(f"{caller.party} has no line in task {task.id}")
+    leaves = [each.leaf for each in unit.lines(task.id)]
+    return {
+        "leaf": line.leaf,
+        "position": line.position,
+        "path": list(log.proof(leaves, line.position)),
+        "root": log.root(leaves),
+    }
+
+
+def line_entry(task: Task, line: Line) -> Document:
+    """Return a line of the settlement, with what it has earned so far."""
+    entry = asdict(line)
+    upfront = task.card.payout == "upfront" and task.state in (State.TRAINING, State.COMPLETED)
+    entry["payment_micro"] = entry.pop("payment")
+    entry["earned_micro"] = (
+        line.payment * (line.state == "signed")
+        if upfront
+        else earned(line.payment, answered=line.answered, rounds=task.card.rounds)
+    )
+    return entry
+
+
+def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: int) -> Document:
+    """Return what owners said and were promised, in full: for auditors and the operator."""
+    caller.require("auditor", "operator")
+    task = unit.task(task_id)
+    interests = unit.interests(task.id, after=after, limit=limit)
+    last = interests[-1].owner if interests else after
+    plans = {plan.owner: plan for plan in unit.plans(task.id, after=after, limit=limit)}
+    lines = {line.owner: line for line in unit.lines(task.id, after=after, limit=limit)}
+    owners = [
+        {
+            "owner": each.owner,
+            "interest": asdict(each),
+            "plan": asdict(plans[each.owner]) if each.owner in plans else None,
+            "line": line_entry(task, lines[each.owner]) if each.owner in lines else None,
+        }
+        for each in interests
+    ]
+    return {"owners": owners, "next": last if len(interests) == limit else None}
+
+
+def open_round(unit: Unit, caller: Caller, task_id: str) -> Document:
+    """Return the open round to an owner who signed."""
+    caller.require("owner")
+    task = show(unit.task(task_id), caller)
+    line = unit.line(task.id, caller.party)
+    if line is None or line.state != "signed":
+        raise NotFound(f"{caller.party} signed no terms of task {task.id}")
+    if task.state is not State.TRAINING:
+        raise Conflict(f"a round needs a task in training; it is {task.state.value}")
+    return round_document(unit.round(task.id, task.round)) | {
+        "answered": unit.answer(task.id, task.round, caller.party) is not None
+    }
+
+
+def round_document(round: Round) -> Document:
+    """Return a round, but its model."""
+    return {
+        "task": round.task,
+        "round": round.number,
+        "model_hash": round.model_hash,
+        "query": round.query,
+        "opened_ms": round.opened_ms,
+        "deadline_ms": round.deadline_ms,
+    }
+
+
+def report(unit: Unit, caller: Caller, task_id: str) -> Document:
+    """Return the totals of a task: for its buyer, auditors and the operator."""
+    task = show(unit.task(task_id), caller)
+    if caller.party != task.buyer:
+        caller.require("auditor", "operator")
+    money = {"held": 0, "declined": 0, "refunded": 0, "earned": 0}
+    after, page = 0, 10_000
+    while entries := unit.entries(account=escrow(task.id), after=after, limit=page):
+        for entry in entries:
+            kind = {"escrow": "held", "declined": "declined", "refund": "refunded"}.get(
+                entry.id.rpartition("/")[2] if entry.id.count("/") == 1 else "", "earned"
+            )
+            money[kind] += entry.amount
+        after = entries[-1].sequence
+    counts = {
+        state: unit.count_lines(task.id, state=state) for state in ("offered", "signed", "declined")
+    }
+    rounds = [
+        event.body
+        for event in unit.events(task.id, limit=10 * task.card.rounds + 1000)
+        if event.kind == "round"
+    ]
+    return {
+        **task_document(task),
+        "card_document": task.card.document,
+        "participants": counts,
+        "money_micro": money | {"escrow": unit.balance(escrow(task.id))},
+        "rounds_closed": rounds,
+    }
+
+
+def model(unit: Unit, caller: Caller, task_id: str) -> Round:
+    """Return the model of a completed task to its buyer."""
+    task = show(unit.task(task_id), caller)
+    if caller.party != task.buyer:
+        caller.require("operator")
+    if task.state is not State.COMPLETED:
+        raise Conflict(f"the model needs a task that is completed; it is {task.state.value}")
+    return unit.round(task.id, task.card.rounds)
+
+
+def asked_model(unit: Unit, caller: Caller, task_id: str, *, round: int) -> Round:
+    """Return the open round's model to an owner who signed."""
+    found = open_round(unit, caller, task_id)
+    if found["round"] != round:
+        raise Conflict(f"round {found['round']} is open; asked for was round {round}")
+    return unit.round(task_id, round)

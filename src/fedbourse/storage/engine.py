@@ -1,0 +1,186 @@
+"""A database from its URL: SQLite as one private file, or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from fedbourse.errors import CannotWrite, InvalidInput, MissingExtra
+from fedbourse.storage.failures import explainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+    from sqlalchemy.engine import ExceptionContext
+
+_FORM = "a database is sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
+READS = "fedbourse_reads"
+"""The option of an engine whose transactions only read."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """Two ways into one database, over the same connections."""
+
+    kind: str
+    """sqlite or postgresql."""
+    place: str
+    """What people may read of its URL."""
+    writer: Engine
+    reader: Engine
+    explain: Callable[[BaseException], Exception | None]
+    """Turn a driver's error into one of ours."""
+
+
+def open_database(url: str, *, wait_s: float, connections: int) -> Database:
+    """Return a database; nothing is asked of it yet, but an SQLite file is made."""
+    parsed = _parsed(url)
+    sqlite = parsed.get_backend_name() == "sqlite"
+    place, secrets = _place(parsed)
+    explain = explainer(place, secrets)
+    pool: dict[str, Any] = {
+        "pool_size": connections,
+        "max_overflow": 0,
+        "pool_timeout": wait_s,
+        "hide_parameters": True,
+    }
+    if sqlite:
+        _make_private(Path(parsed.database or ""))
+        engine = create_engine(parsed, connect_args={"timeout": wait_s}, **pool)
+        event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, wait_s))
+        event.listen(engine, "begin", _begin_sqlite)
+        reader = engine.execution_options(**{READS: True})
+    else:
+        _need_driver()
+        engine = create_engine(
+            parsed,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,  # survives a restart of the server
+            connect_args={"connect_timeout": max(2, min(30, round(wait_s)))},
+            **pool,
+        )
+        event.listen(engine, "connect", lambda raw, _: _prepare_postgresql(raw, wait_s))
+        reader = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+
+    def in_our_words(context: ExceptionContext) -> None:
+        # A failed ping makes the pool connect again: nobody needs to hear of it.
+        sentence = None if context.is_pre_ping else explain(context.original_exception)
+        if sentence is not None:
+            raise sentence
+
+    event.listen(engine, "handle_error", in_our_words)
+    return Database("sqlite" if sqlite else "postgresql", place, engine, reader, explain)
+
+
+def _need_driver() -> None:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "a market on PostgreSQL needs psycopg: pip install 'fedbourse[postgres]'"
+        ) from None
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError, TypeError, AttributeError):
+        # The URL may hold a password, so that only its beginning is shown.
+        raise InvalidInput(f"{_FORM}; found {str(url).split(':', 1)[0]!r:.20}...") from None
+    driver = parsed.drivername
+    if driver in ("sqlite", "sqlite+pysqlite"):
+        if not parsed.database or parsed.database == ":memory:" or parsed.query or parsed.host:
+            raise InvalidInput(f"{_FORM}; found an SQLite URL that names no file")
+        return parsed.set(drivername="sqlite+pysqlite")
+    if driver in ("postgresql", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InvalidInput(f"{_FORM}; found {driver!r:.40}")
+
+
+def _place(url: URL) -> tuple[str, tuple[str, ...]]:
+    """Return how a database is called before people, and what they must not see."""
+    if url.get_backend_name() == "sqlite":
+        return f"the database {url.database}", ()
+    query = url.query.get("host", "")
+    host = url.host or (query if isinstance(query, str) else ",".join(query)) or "localhost"
+    port = f":{url.port}" if url.port else ""
+    secret = url.query.get("password", ())
+    secrets = (secret,) if isinstance(secret, str) else tuple(secret)
+    return f"the database {url.database or ''} at {host}{port}", (url.password or "", *secrets)
+
+
+def _make_private(file: Path) -> None:
+    """Make an SQLite file that only its owner reads; SQLite gives its log the same rights.
+
+    A file that exists is not opened: closing it again would drop the locks that other connections
+    of this process hold on it.
+    """
+    with suppress(FileExistsError):
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise CannotWrite(f"the database {file} cannot be made: {error.strerror}") from error
+
+
+def _prepare_sqlite(raw: sqlite3.Connection, wait_s: float) -> None:
+    raw.isolation_level = None  # transactions begin where we say, DDL included
+    _write_ahead(raw, wait_s)
+    for pragma in (
+        "synchronous = FULL",  # a transaction that has ended is on disk
+        "foreign_keys = ON",
+        "secure_delete = ON",  # what is erased is overwritten
+        "journal_size_limit = 67108864",
+    ):
+        raw.execute(f"PRAGMA {pragma}")
+
+
+def _write_ahead(raw: sqlite3.Connection, wait_s: float) -> None:
+    """Turn write-ahead logging on; SQLite does not wait by itself when two do so at once."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            (mode,) = raw.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            busy = (error.sqlite_errorname or "").startswith("SQLITE_BUSY")
+            if not busy or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            if mode != "wal":
+                raise CannotWrite(
+                    "SQLite cannot log ahead on this file system, which a market needs; "
+                    f"found journal mode {mode!r}"
+                )
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    reads = connection.get_execution_options().get(READS, False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if reads else 'OFF'}")
+    # A writer takes its turn at once: one that reads first could only fail when it comes to write.
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _prepare_postgresql(raw: Any, wait_s: float) -> None:
+    with raw.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('lock_timeout', %s, false),"
+            " set_config('extra_float_digits', '1', false),"  # floats in full
+            " CASE WHEN current_setting('synchronous_commit') = 'off'"
+            " THEN set_config('synchronous_commit', 'on', false) END",
+            (f"{max(1, round(wait_s * 1000))}ms",),
+        )
+    raw.commit()

@@ -1,0 +1,277 @@
+CREATE TABLE accounts (
+  id TEXT NOT NULL,
+  balance BIGINT NOT NULL,
+  CONSTRAINT pk_accounts PRIMARY KEY (id),
+  CONSTRAINT ck_accounts_overdraft CHECK (balance >= 0 OR id = 'outside'),
+  CONSTRAINT ck_accounts_range CHECK (balance >= -9223372036854775807 AND balance <= 9223372036854775807)
+)
+ WITHOUT ROWID
+
+CREATE TABLE devices (
+  id TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  public_key TEXT NOT NULL,
+  enrolled_ms BIGINT NOT NULL,
+  retired_ms BIGINT,
+  CONSTRAINT pk_devices PRIMARY KEY (id)
+)
+
+CREATE UNIQUE INDEX ix_devices_live ON devices (owner) WHERE retired_ms IS NULL
+
+CREATE TABLE enrolments (
+  hash TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  used_ms BIGINT,
+  CONSTRAINT pk_enrolments PRIMARY KEY (hash)
+)
+
+CREATE TABLE nonces (
+  device TEXT NOT NULL,
+  nonce TEXT NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  CONSTRAINT pk_nonces PRIMARY KEY (device, nonce)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_nonces_expires_ms ON nonces (expires_ms)
+
+CREATE TABLE payouts (
+  id TEXT NOT NULL,
+  party TEXT NOT NULL,
+  amount BIGINT NOT NULL,
+  destination TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  sent_ms BIGINT,
+  CONSTRAINT pk_payouts PRIMARY KEY (id),
+  CONSTRAINT ck_payouts_amount CHECK (amount > 0)
+)
+
+CREATE INDEX ix_payouts_unsent ON payouts (at_ms, id) WHERE sent_ms IS NULL
+
+CREATE TABLE responses (
+  caller TEXT NOT NULL,
+  "key" TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  status BIGINT,
+  body TEXT,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_responses PRIMARY KEY (caller, "key")
+)
+
+CREATE INDEX ix_responses_at_ms ON responses (at_ms)
+
+CREATE TABLE tasks (
+  id TEXT NOT NULL,
+  buyer TEXT NOT NULL,
+  card TEXT NOT NULL,
+  state TEXT NOT NULL,
+  created_ms BIGINT NOT NULL,
+  deadline_ms BIGINT,
+  interested BIGINT NOT NULL,
+  reward BIGINT,
+  tick BIGINT NOT NULL,
+  tick_ends_ms BIGINT,
+  total_budget DOUBLE,
+  discovery TEXT NOT NULL,
+  offer TEXT NOT NULL,
+  round BIGINT NOT NULL,
+  last_sequence BIGINT NOT NULL,
+  last_hash TEXT NOT NULL,
+  CONSTRAINT pk_tasks PRIMARY KEY (id),
+  CONSTRAINT ck_tasks_state CHECK (state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')),
+  CONSTRAINT ck_tasks_reward CHECK (reward >= 0)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_tasks_buyer_id ON tasks (buyer, id)
+
+CREATE INDEX ix_tasks_state_id ON tasks (state, id)
+
+CREATE TABLE tokens (
+  id TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  party TEXT NOT NULL,
+  scopes TEXT NOT NULL,
+  created_ms BIGINT NOT NULL,
+  expires_ms BIGINT,
+  revoked_ms BIGINT,
+  CONSTRAINT pk_tokens PRIMARY KEY (id),
+  CONSTRAINT uq_tokens_hash UNIQUE (hash)
+)
+
+CREATE TABLE transfers (
+  sequence INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  source TEXT NOT NULL,
+  target TEXT NOT NULL,
+  amount BIGINT NOT NULL,
+  memo TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_transfers PRIMARY KEY (sequence),
+  CONSTRAINT ck_transfers_amount CHECK (amount > 0),
+  CONSTRAINT ck_transfers_accounts CHECK (source <> target),
+  CONSTRAINT uq_transfers_id UNIQUE (id)
+)
+
+CREATE INDEX ix_transfers_source_sequence ON transfers (source, sequence)
+
+CREATE INDEX ix_transfers_target_sequence ON transfers (target, sequence)
+
+CREATE TABLE events (
+  task TEXT NOT NULL,
+  sequence BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  body TEXT NOT NULL,
+  previous TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  CONSTRAINT pk_events PRIMARY KEY (task, sequence),
+  CONSTRAINT ck_events_sequence CHECK (sequence >= 0),
+  CONSTRAINT fk_events_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
+CREATE TABLE interests (
+  task TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  value DOUBLE,
+  salt TEXT NOT NULL,
+  leaf TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_interests PRIMARY KEY (task, owner),
+  CONSTRAINT fk_interests_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
+CREATE TABLE lines (
+  task TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  position BIGINT NOT NULL,
+  budget DOUBLE,
+  payment BIGINT NOT NULL,
+  salt TEXT NOT NULL,
+  leaf TEXT NOT NULL,
+  state TEXT NOT NULL,
+  signature TEXT,
+  answered BIGINT NOT NULL,
+  CONSTRAINT pk_lines PRIMARY KEY (task, owner),
+  CONSTRAINT ck_lines_state CHECK (state IN ('offered', 'signed', 'declined')),
+  CONSTRAINT ck_lines_budget CHECK (budget >= 0),
+  CONSTRAINT ck_lines_payment CHECK (payment >= 0),
+  CONSTRAINT ck_lines_answered CHECK (answered >= 0),
+  CONSTRAINT fk_lines_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
+CREATE TABLE plans (
+  task TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  tick BIGINT NOT NULL,
+  budget DOUBLE,
+  salt TEXT NOT NULL,
+  leaf TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_plans PRIMARY KEY (task, owner),
+  CONSTRAINT ck_plans_budget CHECK (budget >= 0),
+  CONSTRAINT fk_plans_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_plans_task_tick ON plans (task, tick)
+
+CREATE TABLE rounds (
+  task TEXT NOT NULL,
+  number BIGINT NOT NULL,
+  model BLOB NOT NULL,
+  model_hash TEXT NOT NULL,
+  "query" TEXT NOT NULL,
+  opened_ms BIGINT NOT NULL,
+  deadline_ms BIGINT NOT NULL,
+  closed_ms BIGINT,
+  answers BIGINT NOT NULL,
+  CONSTRAINT pk_rounds PRIMARY KEY (task, number),
+  CONSTRAINT ck_rounds_number CHECK (number >= 0),
+  CONSTRAINT fk_rounds_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
+CREATE TABLE answers (
+  task TEXT NOT NULL,
+  round BIGINT NOT NULL,
+  owner TEXT NOT NULL,
+  vector BLOB,
+  hash TEXT NOT NULL,
+  receipt TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_answers PRIMARY KEY (task, round, owner),
+  CONSTRAINT fk_answers_task FOREIGN KEY(task, round) REFERENCES rounds (task, number)
+)
+
+CREATE TRIGGER transfers_move
+AFTER INSERT ON transfers
+BEGIN
+  INSERT INTO accounts (id, balance) VALUES (NEW.source, 0) ON CONFLICT (id) DO NOTHING;
+  INSERT INTO accounts (id, balance) VALUES (NEW.target, 0) ON CONFLICT (id) DO NOTHING;
+  UPDATE accounts SET balance = balance - NEW.amount WHERE id = NEW.source;
+  UPDATE accounts SET balance = balance + NEW.amount WHERE id = NEW.target;
+END
+
+CREATE TRIGGER events_follow
+BEFORE INSERT ON events WHEN NEW.sequence > 0 AND NOT EXISTS (SELECT 1 FROM events
+  WHERE task = NEW.task AND sequence = NEW.sequence - 1 AND hash = NEW.previous)
+BEGIN
+  SELECT RAISE(ABORT, 'an event must follow the one before it');
+END
+
+CREATE TRIGGER transfers_no_update
+BEFORE UPDATE ON transfers
+BEGIN
+  SELECT RAISE(ABORT, 'a transfer is never changed');
+END
+
+CREATE TRIGGER transfers_no_delete
+BEFORE DELETE ON transfers
+BEGIN
+  SELECT RAISE(ABORT, 'a transfer is never changed');
+END
+
+CREATE TRIGGER transfers_no_replace
+BEFORE INSERT ON transfers WHEN EXISTS (SELECT 1 FROM transfers WHERE id = NEW.id OR sequence = NEW.sequence)
+BEGIN
+  SELECT RAISE(ABORT, 'a transfer is never changed');
+END
+
+CREATE TRIGGER events_no_update
+BEFORE UPDATE ON events
+BEGIN
+  SELECT RAISE(ABORT, 'an event is never changed');
+END
+
+CREATE TRIGGER events_no_delete
+BEFORE DELETE ON events
+BEGIN
+  SELECT RAISE(ABORT, 'an event is never changed');
+END
+
+CREATE TRIGGER events_no_replace
+BEFORE INSERT ON events WHEN EXISTS (SELECT 1 FROM events WHERE task = NEW.task AND sequence = NEW.sequence)
+BEGIN
+  SELECT RAISE(ABORT, 'an event is never changed');
+END
+
+CREATE TRIGGER tasks_no_update
+BEFORE UPDATE ON tasks WHEN NEW.id IS NOT OLD.id OR NEW.buyer IS NOT OLD.buyer OR NEW.card IS NOT OLD.card OR NEW.created_ms IS NOT OLD.created_ms
+BEGIN
+  SELECT RAISE(ABORT, 'a task''s card, buyer and time of making are never changed');
+END
+
+CREATE TRIGGER tasks_no_delete
+BEFORE DELETE ON tasks
+BEGIN
+  SELECT RAISE(ABORT, 'a task''s card, buyer and time of making are never changed');
+END
+
+CREATE TRIGGER tasks_no_replace
+BEFORE INSERT ON tasks WHEN EXISTS (SELECT 1 FROM tasks WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'a task''s card, buyer and time of making are never changed');
+END

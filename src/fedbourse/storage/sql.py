@@ -1,0 +1,110 @@
+"""The market's store over SQLite or PostgreSQL: ``market.ports.Store``."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import TimeoutError as NoConnection
+
+from fedbourse.errors import Unreachable
+from fedbourse.storage.engine import open_database
+from fedbourse.storage.sql_books import SqlBooks
+from fedbourse.storage.sql_identities import SqlIdentities
+from fedbourse.storage.sql_participation import SqlParticipation
+from fedbourse.storage.sql_rounds import SqlRounds
+from fedbourse.storage.sql_tasks import SqlTasks
+from fedbourse.storage.upgrade import upgrade
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from sqlalchemy import Connection, Engine
+
+
+class SqlUnit(SqlTasks, SqlParticipation, SqlRounds, SqlBooks, SqlIdentities):
+    """One transaction: ``market.ports.Unit``."""
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is done inside where it raises, and leave the rest of the transaction."""
+        with self._connection.begin_nested():
+            yield
+
+
+class SqlStore:
+    """Durable records, usable from many threads."""
+
+    def __init__(self, url: str, *, wait_s: float = 60.0, connections: int = 20) -> None:
+        """Open a database, made and brought up to date where it has to be.
+
+        ``wait_s`` is how long a transaction waits for others, or for one of the connections.
+        """
+        self._database = open_database(url, wait_s=wait_s, connections=connections)
+        self._wait_s = wait_s
+        # SQLite makes writers wait by asking again and again; those of one process can queue.
+        self._turn = threading.Lock() if self._database.kind == "sqlite" else None
+        try:
+            upgrade(self._database.writer, place=self._database.place)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def begin(self) -> Iterator[SqlUnit]:
+        """Open a transaction: all of it counts at its end, nothing where it raises."""
+        with (
+            self._my_turn(),
+            self._connected(self._database.writer) as connection,
+            connection.begin(),
+        ):
+            yield SqlUnit(connection, self._database, writes=True)
+
+    @contextmanager
+    def read(self) -> Iterator[SqlUnit]:
+        """Open a transaction that only reads, and sees one moment."""
+        with self._connected(self._database.reader) as connection, connection.begin():
+            yield SqlUnit(connection, self._database, writes=False)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.writer.dispose()
+
+    def __enter__(self) -> SqlStore:
+        """Use the store in a ``with`` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=self._wait_s):
+            raise Unreachable(f"{self._database.place} was busy for {self._wait_s:g} seconds")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            connection = engine.connect()
+        except NoConnection:
+            raise Unreachable(
+                f"every connection to {self._database.place} was in use for "
+                f"{self._wait_s:g} seconds; try again later"
+            ) from None
+        with connection:
+            yield connection

@@ -1,0 +1,122 @@
+"""Tokens, devices, nonces and kept responses in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, select, update
+
+from fedbourse.errors import Conflict, NotFound
+from fedbourse.market.parties import Device, Enrolment, Token
+from fedbourse.market.task import Response
+from fedbourse.storage.schema import devices, enrolments, nonces, responses, tokens
+from fedbourse.storage.unit import Part
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Row
+
+
+class SqlIdentities(Part):
+    """``market.ports.Identities``."""
+
+    def add_token(self, token: Token) -> None:
+        """Store a token."""
+        if not self._add(tokens, vars(token) | {"scopes": " ".join(sorted(token.scopes))}):
+            raise Conflict(f"there is a token {token.id!r:.60} already")
+
+    def token_with(self, hash: str) -> Token | None:
+        """Return the token with this hash."""
+        row = self._run(select(tokens).where(tokens.c.hash == hash)).first()
+        return row and _token(row)
+
+    def tokens(self, *, after: str = "", limit: int) -> list[Token]:
+        """Return tokens by id."""
+        query = select(tokens).where(tokens.c.id > after).order_by(tokens.c.id).limit(limit)
+        return [_token(row) for row in self._run(query)]
+
+    def revoke_token(self, token: str, *, at_ms: int) -> None:
+        """End a token, or raise ``NotFound``; one that has ended keeps its time."""
+        known = self._run(select(tokens.c.id).where(tokens.c.id == token)).first()
+        if known is None:
+            raise NotFound(f"there is no token {token!r:.60}")
+        live = and_(tokens.c.id == token, tokens.c.revoked_ms.is_(None))
+        self._run(update(tokens).where(live).values(revoked_ms=at_ms))
+
+    def add_enrolment(self, enrolment: Enrolment) -> None:
+        """Store a one-time token."""
+        if not self._add(enrolments, vars(enrolment)):
+            raise Conflict("this one-time token is stored already")
+
+    def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
+        """Use up a one-time token and return its owner; None where it is unknown, old or used."""
+        usable = and_(
+            enrolments.c.hash == hash,
+            enrolments.c.used_ms.is_(None),
+            enrolments.c.expires_ms > at_ms,
+        )
+        used = update(enrolments).where(usable).values(used_ms=at_ms)
+        owner: str | None = self._run(used.returning(enrolments.c.owner)).scalar()
+        return owner
+
+    def put_device(self, device: Device) -> None:
+        """Store a device, and retire the owner's other ones."""
+        others = and_(
+            devices.c.owner == device.owner,
+            devices.c.id != device.id,
+            devices.c.retired_ms.is_(None),
+        )
+        self._run(update(devices).where(others).values(retired_ms=device.enrolled_ms))
+        values = dict(vars(device))
+        stored = self._changed(
+            self._insert(devices)
+            .values(**values)
+            .on_conflict_do_update(
+                index_elements=["id"],
+                set_={name: values[name] for name in ("public_key", "enrolled_ms", "retired_ms")},
+                where=devices.c.owner == device.owner,
+            )
+        )
+        if not stored:
+            raise Conflict(f"device {device.id} is another owner's")
+
+    def device(self, device: str) -> Device | None:
+        """Return a device."""
+        row = self._run(select(devices).where(devices.c.id == device)).first()
+        return row and Device(*row)
+
+    def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
+        """Store a nonce; False where the device has used it before."""
+        return self._add(nonces, {"device": device, "nonce": nonce, "expires_ms": expires_ms})
+
+    def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
+        """Reserve a caller's key; where it was used before, return what was answered.
+
+        Of several transactions that claim the same key at once, one goes on and the others wait
+        for its end.
+        """
+        # Inserting comes first: it is what waits for those who claim the key at this moment.
+        row = {"caller": caller, "key": key, "fingerprint": fingerprint, "at_ms": at_ms}
+        if self._add(responses, row):
+            return None
+        kept = self._run(select(responses).where(_kept(caller, key))).one()
+        if kept.status is None:
+            raise Conflict(f"the key {key!r:.140} was used before and never answered; use another")
+        return Response(fingerprint=kept.fingerprint, status=kept.status, body=kept.body)
+
+    def keep_response(self, caller: str, key: str, response: Response) -> None:
+        """Store what was answered, in the transaction that claimed the key."""
+        if not self._changed(update(responses).where(_kept(caller, key)).values(**vars(response))):
+            raise NotFound(f"the key {key!r:.140} was not claimed")
+
+    def purge(self, *, before_ms: int) -> None:
+        """Forget nonces that expired, and responses kept, before a moment."""
+        self._run(delete(nonces).where(nonces.c.expires_ms < before_ms))
+        self._run(delete(responses).where(responses.c.at_ms < before_ms))
+
+
+def _kept(caller: str, key: str) -> ColumnElement[bool]:
+    return and_(responses.c.caller == caller, responses.c.key == key)
+
+
+def _token(row: Row[Any]) -> Token:
+    return Token(**{**row._mapping, "scopes": frozenset(row.scopes.split())})

@@ -1,0 +1,109 @@
+"""Tasks and their logs in SQL."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select, update
+
+from fedbourse.errors import Conflict, NotFound
+from fedbourse.market.log import Event
+from fedbourse.market.task import State, Task
+from fedbourse.storage.schema import events, tasks
+from fedbourse.storage.unit import Part, storable
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import TaskCard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Row
+
+    from fedbourse.market.ports import Lock
+
+_ACTIVE = (State.OPEN, State.ANNOUNCED, State.SETTLED, State.TRAINING)
+_FIXED = ("id", "buyer", "card", "created_ms")
+
+
+class SqlTasks(Part):
+    """``market.ports.Tasks``."""
+
+    def add_task(self, task: Task) -> None:
+        """Store a new task."""
+        if not self._add(tasks, _row(task)):
+            raise Conflict(f"there is a task {task.id} already")
+
+    def task(self, task: str, *, lock: Lock = "none") -> Task:
+        """Return a task."""
+        row = self._run(self._locked(select(tasks).where(tasks.c.id == task), lock)).first()
+        if row is None:
+            raise _no_task(task)
+        return _task(row)
+
+    def save_task(self, task: Task) -> None:
+        """Store a task as it now stands; its card, buyer and time of making never change."""
+        values = {name: value for name, value in _row(task).items() if name not in _FIXED}
+        if not self._changed(update(tasks).where(tasks.c.id == task.id).values(**values)):
+            raise _no_task(task.id)
+
+    def tasks(
+        self,
+        *,
+        states: Sequence[State] = (),
+        buyer: str | None = None,
+        before: str | None = None,
+        limit: int,
+    ) -> list[Task]:
+        """Return tasks, newest first: in these states (all if empty), those made before one."""
+        query = select(tasks).order_by(tasks.c.id.desc()).limit(limit)
+        if states:
+            query = query.where(tasks.c.state.in_([str(state) for state in states]))
+        if buyer is not None:
+            query = query.where(tasks.c.buyer == buyer)
+        if before is not None:
+            query = query.where(tasks.c.id < before)
+        return [_task(row) for row in self._run(query)]
+
+    def active_tasks(self) -> list[Task]:
+        """Return the tasks that are open, announced, settled or in training."""
+        query = select(tasks).where(tasks.c.state.in_([str(state) for state in _ACTIVE]))
+        return [_task(row) for row in self._run(query.order_by(tasks.c.id))]
+
+    def append_event(self, event: Event) -> None:
+        """Add an event; a second one with its sequence number raises ``Conflict``."""
+        body = canonical(dict(event.body)).decode()
+        if not self._add(events, vars(event) | {"body": body}):
+            raise Conflict(f"task {event.task} has an event {event.sequence} already")
+
+    def events(self, task: str, *, after: int = -1, limit: int) -> list[Event]:
+        """Return the events after a sequence number, in order."""
+        query = (
+            select(events)
+            .where(events.c.task == task, events.c.sequence > after)
+            .order_by(events.c.sequence)
+            .limit(limit)
+        )
+        return [Event(**{**row._mapping, "body": json.loads(row.body)}) for row in self._run(query)]
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return vars(task) | {
+        "card": canonical(task.card.document).decode(),
+        "state": str(task.state),
+        "total_budget": storable("the total budget", task.total_budget),
+    }
+
+
+def _task(row: Row[Any]) -> Task:
+    return Task(
+        **{
+            **row._mapping,
+            "card": TaskCard.of(json.loads(row.card)),
+            "state": State(row.state),
+        }
+    )
+
+
+def _no_task(task: str) -> NotFound:
+    return NotFound(f"there is no task {task!r:.60}")

@@ -1,0 +1,143 @@
+"""What the database itself refuses, and how it moves balances: whoever writes to it, and with what.
+
+SQLite knows triggers for each row only. On PostgreSQL balances move once for each statement, since
+a row that is updated a hundred thousand times in one transaction slows down with each update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GUARD_STATE = "FB001"
+"""The SQLSTATE with which PostgreSQL reports that a guard refused."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger: on PostgreSQL its function has the same name."""
+
+    name: str
+    table: str
+    when: str
+    body: str
+
+
+_KEPT = {
+    "transfers": "a transfer is never changed",
+    "events": "an event is never changed",
+    "tasks": "a task's card, buyer and time of making are never changed",
+}
+_GAP = "an event must follow the one before it"
+
+_FOLLOWS = """SELECT 1 FROM events
+  WHERE task = NEW.task AND sequence = NEW.sequence - 1 AND hash = NEW.previous"""
+
+_MOVE_SQLITE = """\
+  INSERT INTO accounts (id, balance) VALUES (NEW.source, 0) ON CONFLICT (id) DO NOTHING;
+  INSERT INTO accounts (id, balance) VALUES (NEW.target, 0) ON CONFLICT (id) DO NOTHING;
+  UPDATE accounts SET balance = balance - NEW.amount WHERE id = NEW.source;
+  UPDATE accounts SET balance = balance + NEW.amount WHERE id = NEW.target;"""
+
+_MOVE_POSTGRESQL = """\
+BEGIN
+  INSERT INTO accounts (id, balance)
+    SELECT source, 0 FROM posted UNION SELECT target, 0 FROM posted ORDER BY 1
+    ON CONFLICT (id) DO NOTHING;
+  UPDATE accounts SET balance = balance + moved.amount FROM (
+    SELECT id, sum(amount) AS amount FROM (
+      SELECT source AS id, -amount AS amount FROM posted
+      UNION ALL SELECT target, amount FROM posted
+    ) AS each_side GROUP BY id
+  ) AS moved WHERE accounts.id = moved.id;
+  RETURN NULL;
+END"""
+
+
+def _refusal_sqlite(sentence: str) -> str:
+    return f"  SELECT RAISE(ABORT, '{sentence.replace(chr(39), chr(39) * 2)}');"
+
+
+def _refusal_postgresql(sentence: str, condition: str = "") -> str:
+    sentence = sentence.replace("'", "''")
+    refuse = f"RAISE EXCEPTION USING MESSAGE = '{sentence}', ERRCODE = '{GUARD_STATE}';"
+    if not condition:
+        return f"BEGIN\n  {refuse}\nEND"
+    return f"BEGIN\n  IF {condition} THEN\n    {refuse}\n  END IF;\n  RETURN NEW;\nEND"
+
+
+_CARD_COLUMNS = ("id", "buyer", "card", "created_ms")
+
+
+def _sqlite() -> list[Trigger]:
+    exists = {
+        "transfers": "id = NEW.id OR sequence = NEW.sequence",
+        "events": "task = NEW.task AND sequence = NEW.sequence",
+        "tasks": "id = NEW.id",
+    }
+    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in _CARD_COLUMNS)
+    found = [
+        Trigger("transfers_move", "transfers", "AFTER INSERT ON transfers", _MOVE_SQLITE),
+        Trigger(
+            "events_follow",
+            "events",
+            f"BEFORE INSERT ON events WHEN NEW.sequence > 0 AND NOT EXISTS ({_FOLLOWS})",
+            _refusal_sqlite(_GAP),
+        ),
+    ]
+    for table, sentence in _KEPT.items():
+        refusal = _refusal_sqlite(sentence)
+        update = f"BEFORE UPDATE ON {table}" + (f" WHEN {changed}" if table == "tasks" else "")
+        # INSERT OR REPLACE deletes the old row without a word to the trigger on DELETE.
+        replace = f"BEFORE INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table}"
+        found += [
+            Trigger(f"{table}_no_update", table, update, refusal),
+            Trigger(f"{table}_no_delete", table, f"BEFORE DELETE ON {table}", refusal),
+            Trigger(f"{table}_no_replace", table, f"{replace} WHERE {exists[table]})", refusal),
+        ]
+    return found
+
+
+def _postgresql() -> list[Trigger]:
+    row, statement = "FOR EACH ROW", "FOR EACH STATEMENT"
+    changed = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in _CARD_COLUMNS)
+    found = [
+        Trigger(
+            "transfers_move",
+            "transfers",
+            f"AFTER INSERT ON transfers REFERENCING NEW TABLE AS posted {statement}",
+            _MOVE_POSTGRESQL,
+        ),
+        Trigger(
+            "events_follow",
+            "events",
+            f"BEFORE INSERT ON events {row}",
+            _refusal_postgresql(_GAP, f"NEW.sequence > 0 AND NOT EXISTS ({_FOLLOWS})"),
+        ),
+    ]
+    for table, sentence in _KEPT.items():
+        refusal = _refusal_postgresql(sentence)
+        update = _refusal_postgresql(sentence, changed) if table == "tasks" else refusal
+        found += [
+            Trigger(f"{table}_no_update", table, f"BEFORE UPDATE ON {table} {row}", update),
+            Trigger(f"{table}_no_delete", table, f"BEFORE DELETE ON {table} {row}", refusal),
+            Trigger(
+                f"{table}_no_truncate", table, f"BEFORE TRUNCATE ON {table} {statement}", refusal
+            ),
+        ]
+    return found
+
+
+def triggers(dialect: str) -> list[Trigger]:
+    """Return every trigger that a database of this kind must have."""
+    return _sqlite() if dialect == "sqlite" else _postgresql()
+
+
+def create_statements(trigger: Trigger, dialect: str) -> list[str]:
+    """Return what makes a trigger."""
+    if dialect == "sqlite":
+        return [f"CREATE TRIGGER {trigger.name}\n{trigger.when}\nBEGIN\n{trigger.body}\nEND"]
+    return [
+        f"CREATE FUNCTION {trigger.name}() RETURNS trigger LANGUAGE plpgsql AS $$\n"
+        f"{trigger.body}\n$$",
+        f"CREATE TRIGGER {trigger.name}\n{trigger.when} EXECUTE FUNCTION {trigger.name}()",
+    ]

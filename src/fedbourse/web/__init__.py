@@ -1,0 +1,1 @@
+"""The market as a service: routes that translate, and who may call them."""

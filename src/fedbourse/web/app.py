@@ -1,0 +1,69 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, FastAPI
+
+from fedbourse.version import __version__
+from fedbourse.web.account_routes import router as accounts
+from fedbourse.web.audit_routes import router as audit
+from fedbourse.web.device_routes import router as device
+from fedbourse.web.doors import Service
+from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders
+from fedbourse.web.openapi import describe
+from fedbourse.web.operator_routes import router as operator
+from fedbourse.web.problems import LastResort, add_problem_handlers
+from fedbourse.web.public_routes import router as public
+from fedbourse.web.settings import Settings
+from fedbourse.web.stream import Streams
+from fedbourse.web.task_routes import router as tasks
+
+if TYPE_CHECKING:
+    from fedbourse.market.ports import Payments, Store
+    from fedbourse.market.service import Market
+
+ROUTERS: tuple[APIRouter, ...] = (public, tasks, device, accounts, audit, operator)
+
+
+def create_app(
+    market: Market, store: Store, payments: Payments, settings: Settings | None = None
+) -> FastAPI:
+    """Return the service of a market over a store, with a way for money in and out."""
+    settings = settings or Settings()
+    app = FastAPI(
+        title="fedbourse market",
+        version=__version__,
+        description=(
+            "A market where people are paid for the privacy that their data gives up in federated "
+            "learning. Money is in whole micro-credits, times are milliseconds since 1970 UTC."
+        ),
+        # The pages of documentation would load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        redirect_slashes=False,
+    )
+    app.state.service = Service(
+        market=market,
+        store=store,
+        payments=payments,
+        settings=settings,
+        streams=Streams(store, settings),
+        callers=Buckets(
+            per_s=settings.caller_per_s, burst=settings.caller_burst, now_s=time.monotonic
+        ),
+    )
+    for router in ROUTERS:
+        app.include_router(router, prefix="/v1")
+    add_problem_handlers(app)
+    describe(app)
+    peers = Buckets(per_s=settings.peer_per_s, burst=settings.peer_burst, now_s=time.monotonic)
+    # The one added last is the outermost.
+    app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(RateLimit, buckets=peers)
+    app.add_middleware(LastResort)
+    app.add_middleware(SecurityHeaders)
+    return app

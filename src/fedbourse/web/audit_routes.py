@@ -1,0 +1,74 @@
+"""What auditors and the operator may read: every line, every account, every transfer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+
+from fedbourse.market import views
+from fedbourse.web.documents import BalancePage, EntryPage, OwnerPage
+from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
+from fedbourse.web.openapi import TOKEN
+from fedbourse.web.paths import AfterEntry, AfterName, Limit, TaskId  # noqa: TC001 - as above
+from fedbourse.web.strict_route import StrictRoute
+
+if TYPE_CHECKING:
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Entry
+
+router = APIRouter(route_class=StrictRoute, tags=["audit"])
+
+
+def entry_page(entries: list[Entry], limit: int) -> dict[str, object]:
+    """Return transfers, and where the next page begins."""
+    return {
+        "entries": [asdict(entry) for entry in entries],
+        "next": entries[-1].sequence if len(entries) == limit else None,
+    }
+
+
+@router.get(
+    "/tasks/{task}/lines",
+    operation_id="list_lines",
+    response_model=OwnerPage,
+    openapi_extra=TOKEN,
+)
+def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit = 100) -> Response:
+    """List what owners said and were promised, in full."""
+    return visit.read(
+        lambda unit, caller: views.everybody(unit, caller, task, after=after, limit=limit)
+    )
+
+
+@router.get(
+    "/accounts", operation_id="list_accounts", response_model=BalancePage, openapi_extra=TOKEN
+)
+def list_accounts(visit: Known, after: AfterName = "", limit: Limit = 100) -> Response:
+    """List every account by name, and what it holds."""
+
+    def balances(unit: Unit, caller: Caller) -> object:
+        caller.require("auditor", "operator")
+        found = unit.balances(after=after, limit=limit)
+        return {
+            "accounts": [{"party": name, "balance_micro": amount} for name, amount in found],
+            "next": found[-1][0] if len(found) == limit else None,
+        }
+
+    return visit.read(balances)
+
+
+@router.get(
+    "/transfers", operation_id="list_transfers", response_model=EntryPage, openapi_extra=TOKEN
+)
+def list_transfers(visit: Known, after: AfterEntry = 0, limit: Limit = 100) -> Response:
+    """List every transfer in the order of posting."""
+
+    def transfers(unit: Unit, caller: Caller) -> object:
+        caller.require("auditor", "operator")
+        return entry_page(unit.entries(after=after, limit=limit), limit)
+
+    return visit.read(transfers)

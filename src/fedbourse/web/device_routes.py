@@ -1,0 +1,204 @@
+"""What an owner does through its device, and what it may see of itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from fedbourse.market import access, selling, training, views
+from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
+    Decision,
+    EnrolmentBody,
+    InterestBody,
+    Nothing,
+    PlanBody,
+)
+from fedbourse.web.documents import (
+    Enrolled,
+    Erased,
+    InterestDocument,
+    LineDocument,
+    Mine,
+    OpenRound,
+    PlanDocument,
+    Proof,
+    SignedReceipt,
+)
+from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
+from fedbourse.web.openapi import BYTES, DEVICE, EITHER, MODEL_ANSWER
+from fedbourse.web.paths import RoundNumber, TaskId  # noqa: TC001 - as above
+from fedbourse.web.strict_route import StrictRoute
+
+if TYPE_CHECKING:
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+
+router = APIRouter(route_class=StrictRoute, tags=["device"])
+
+
+@router.post(
+    "/enrolments",
+    operation_id="enrol_device",
+    status_code=201,
+    response_model=Enrolled,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE,
+)
+def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Response:
+    """Take in a device, which signs with the key that it brings; the owner's last one retires."""
+
+    def command(unit: Unit, device: str) -> object:
+        made = access.enrol(
+            service.market, unit, token=body.token, device=device, public_key=body.public_key
+        )
+        return {
+            "device": made.id,
+            "owner": made.owner,
+            "market_public_key": service.market.key.public,
+        }
+
+    return enrol(service, request, body.public_key, command)
+
+
+@router.put(
+    "/tasks/{task}/interest",
+    operation_id="put_interest",
+    response_model=InterestDocument,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE,
+)
+def put_interest(visit: Known, task: TaskId, body: InterestBody) -> Response:
+    """Register interest in an open task, in place of what was said before."""
+    market = visit.service.market
+    return visit.write(
+        lambda unit, caller: asdict(
+            selling.register_interest(
+                market, unit, caller, task, value=body.value, previous=body.previous
+            )
+        )
+    )
+
+
+@router.put(
+    "/tasks/{task}/plan",
+    operation_id="put_plan",
+    response_model=PlanDocument,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE,
+)
+def put_plan(visit: Known, task: TaskId, body: PlanBody) -> Response:
+    """Answer the offer of this tick with a budget, in place of an earlier one."""
+    market = visit.service.market
+    return visit.write(
+        lambda unit, caller: asdict(
+            selling.submit_plan(
+                market,
+                unit,
+                caller,
+                task,
+                tick=body.tick,
+                budget=body.budget,
+                previous=body.previous,
+            )
+        )
+    )
+
+
+@router.get(
+    "/tasks/{task}/mine", operation_id="show_mine", response_model=Mine, openapi_extra=EITHER
+)
+def show_mine(visit: Known, task: TaskId) -> Response:
+    """Show an owner all that the market keeps of it in a task."""
+    return visit.read(lambda unit, caller: views.mine(visit.service.market, unit, caller, task))
+
+
+@router.get(
+    "/tasks/{task}/proof", operation_id="show_proof", response_model=Proof, openapi_extra=EITHER
+)
+def show_proof(visit: Known, task: TaskId) -> Response:
+    """Show an owner the path from its line to the root in the log."""
+    return visit.read(lambda unit, caller: views.proof(unit, caller, task))
+
+
+@router.post(
+    "/tasks/{task}/terms",
+    operation_id="decide_terms",
+    response_model=LineDocument,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE,
+)
+def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
+    """Sign one's terms, or decline them."""
+
+    def command(unit: Unit, caller: Caller) -> object:
+        line = selling.decide(
+            visit.service.market,
+            unit,
+            caller,
+            task,
+            accept=body.accept,
+            terms_digest=body.digest,
+            signature=body.signature,
+        )
+        return views.line_entry(unit.task(task), line)
+
+    return visit.write(command)
+
+
+@router.get(
+    "/tasks/{task}/round", operation_id="show_round", response_model=OpenRound, openapi_extra=EITHER
+)
+def show_round(visit: Known, task: TaskId) -> Response:
+    """Show the open round to an owner who signed."""
+    return visit.read(lambda unit, caller: views.open_round(unit, caller, task))
+
+
+@router.get(
+    "/tasks/{task}/rounds/{number}/model",
+    operation_id="fetch_round_model",
+    response_class=Response,
+    responses=MODEL_ANSWER,
+    openapi_extra=EITHER,
+)
+def fetch_round_model(visit: Known, task: TaskId, number: RoundNumber) -> Response:
+    """Return the model that the open round asks about to an owner who signed."""
+    return visit.read_model(
+        lambda unit, caller: views.asked_model(unit, caller, task, round=number)
+    )
+
+
+@router.put(
+    "/tasks/{task}/rounds/{number}/answer",
+    operation_id="put_answer",
+    response_model=SignedReceipt,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE | {"requestBody": {"required": True, "content": BYTES}},
+)
+def put_answer(visit: Known, task: TaskId, number: RoundNumber) -> Response:
+    """Answer the open round with little-endian doubles; the receipt says what was earned."""
+    market, content = visit.service.market, visit.request.body
+    return visit.write(
+        lambda unit, caller: training.accept_answer(
+            market, unit, caller, task, round=number, body=content
+        )
+    )
+
+
+@router.post(
+    "/tasks/{task}/erasure",
+    operation_id="erase_mine",
+    response_model=Erased,
+    dependencies=NEEDS_KEY,
+    openapi_extra=DEVICE,
+)
+def erase_mine(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
+    """Forget what an owner said in a task that has ended; hashes and payments stay."""
+
+    def command(unit: Unit, caller: Caller) -> object:
+        selling.erase(visit.service.market, unit, caller, task)
+        return {"task": task, "owner": caller.party}
+
+    return visit.write(command)

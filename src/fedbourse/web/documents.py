@@ -1,0 +1,585 @@
+"""What the service answers: the shapes of ``market.views``, for the API's document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
+from fedbourse.market.task import LineState, State  # noqa: TC001 - pydantic reads them
+from fedbourse.web import cards
+from fedbourse.web.bodies import HASH, KEY, SIGNATURE, TASK, Body, example
+
+MS = 1_800_000_000_000
+_TASK: dict[str, Any] = {
+    "task": TASK,
+    "state": "announced",
+    "buyer": "buyer:acme",
+    "card": HASH,
+    "goal": "will a flight arrive late?",
+    "data": "flights of one airline",
+    "created_ms": MS,
+    "deadline_ms": MS + 3_600_000,
+    "reward_micro": 10_000_000,
+    "interested": 24,
+    "tick": 3,
+    "tick_ends_ms": MS + 60_000,
+    "total_budget": 1.5,
+    "offer": HASH,
+    "round": 0,
+    "rounds": 100,
+    "events": 6,
+    "last_hash": HASH,
+}
+_EVENT: dict[str, Any] = {
+    "task": TASK,
+    "sequence": 1,
+    "kind": "opened",
+    "at_ms": MS,
+    "body": {"deadline_ms": MS + 86_400_000, "state": "open"},
+    "previous": HASH,
+    "hash": HASH,
+}
+_SALT = "9f86d081884c7d659a2feaa0c55ad015"
+_INTEREST: dict[str, Any] = {
+    "task": TASK,
+    "owner": "owner:ann",
+    "value": None,
+    "salt": _SALT,
+    "leaf": HASH,
+    "at_ms": MS,
+}
+_PLAN: dict[str, Any] = {
+    "task": TASK,
+    "owner": "owner:ann",
+    "tick": 3,
+    "budget": 0.0625,
+    "salt": _SALT,
+    "leaf": HASH,
+    "at_ms": MS,
+}
+_LINE: dict[str, Any] = {
+    "task": TASK,
+    "owner": "owner:ann",
+    "position": 0,
+    "budget": 0.0625,
+    "payment_micro": 416_667,
+    "earned_micro": 4_166,
+    "salt": _SALT,
+    "leaf": HASH,
+    "state": "signed",
+    "signature": SIGNATURE,
+    "answered": 1,
+}
+_TERMS: dict[str, Any] = {
+    "kind": "terms",
+    "task": TASK,
+    "card": HASH,
+    "owner": "owner:ann",
+    "budget": 0.0625,
+    "noise_scale": 0.06,
+    "clip": 1.0,
+    "rounds": 100,
+    "dimension": 116,
+    "samples": 1000,
+    "payment_micro": 416_667,
+    "payout": "vested",
+    "previous": HASH,
+}
+_RECEIPT: dict[str, Any] = {
+    "receipt": {
+        "kind": "receipt",
+        "task": TASK,
+        "owner": "owner:ann",
+        "round": 0,
+        "answered": 1,
+        "earned_micro": 4_166,
+        "previous": HASH,
+    },
+    "market_signature": SIGNATURE,
+}
+_ENTRY: dict[str, Any] = {
+    "sequence": 7,
+    "id": "deposit/bank-0017",
+    "source": "outside",
+    "target": "buyer:acme",
+    "amount": 12_500_000,
+    "memo": "deposit bank-0017",
+    "at_ms": MS,
+}
+_TOKEN: dict[str, Any] = {
+    "id": "01a3185c50000a1b2c3d",
+    "party": "buyer:acme",
+    "scopes": ["buyer"],
+    "created_ms": MS,
+    "expires_ms": None,
+    "revoked_ms": None,
+}
+
+
+class Health(Body):
+    """The service answers, and so does its database."""
+
+    model_config = example(status="ok")
+    status: Literal["ok"]
+
+
+class Limits(Body):
+    """What the market reads at most."""
+
+    model_config = example(json_bytes_max=1_048_576, answer_bytes_max=8_004_096)
+    json_bytes_max: int
+    answer_bytes_max: int
+
+
+class MarketFacts(Body):
+    """What a market says of itself."""
+
+    model_config = example(
+        name="fedbourse",
+        version="0.4.0",
+        public_key=KEY,
+        limits={"json_bytes_max": 1_048_576, "answer_bytes_max": 8_004_096},
+    )
+    name: str
+    version: str
+    public_key: str
+    """The key that the market signs terms and receipts with; pin it."""
+    limits: Limits
+
+
+class Me(Body):
+    """Who the caller is to the market."""
+
+    model_config = example(party="owner:ann", scopes=["owner"], device="21fe31dfa154a261")
+    party: str
+    scopes: list[Scope]
+    device: str | None
+    """The device that signed the request, where one did."""
+
+
+class TaskDocument(Body):
+    """What everybody may see of a task, but its card."""
+
+    model_config = example(**_TASK)
+    task: str
+    state: State
+    buyer: str
+    card: str
+    """The card's hash."""
+    goal: str
+    data: str
+    created_ms: int
+    deadline_ms: int | None
+    """When the state ends by itself."""
+    reward_micro: int | None
+    """R, from the announcement on."""
+    interested: int | None
+    tick: int
+    tick_ends_ms: int | None
+    total_budget: float | None
+    """P, as announced at this tick."""
+    offer: str | None
+    """The hash of the last offer, which plans refer to."""
+    round: int
+    rounds: int
+    events: int
+    last_hash: str
+    """The end of the event log."""
+
+
+class TaskPage(Body):
+    """Tasks, newest first."""
+
+    model_config = example(tasks=[_TASK], next=None)
+    tasks: list[TaskDocument]
+    next: str | None
+    """``before`` of the next page."""
+
+
+class PublishedCard(Body):
+    """A card and its hash."""
+
+    model_config = example(card=cards.FULL_EXAMPLE, digest=HASH)
+    card: cards.CardDocument
+    digest: str
+
+
+class EventDocument(Body):
+    """One thing that happened to a task."""
+
+    model_config = example(**_EVENT)
+    task: str
+    sequence: int
+    kind: str
+    at_ms: int
+    body: dict[str, Any]
+    previous: str
+    """The hash of the event before; the card's for the first."""
+    hash: str
+
+
+class EventPage(Body):
+    """Events in order."""
+
+    model_config = example(events=[_EVENT], next=None)
+    events: list[EventDocument]
+    next: int | None
+    """``after`` of the next page."""
+
+
+class InterestDocument(Body):
+    """An owner's interest, as the market keeps it."""
+
+    model_config = example(**_INTEREST)
+    task: str
+    owner: str
+    value: float | None
+    salt: str
+    leaf: str
+    """The salted hash, which the log vouches for."""
+    at_ms: int
+
+
+class PlanDocument(Body):
+    """An owner's plan, as the market keeps it."""
+
+    model_config = example(**_PLAN)
+    task: str
+    owner: str
+    tick: int
+    budget: float | None
+    """null once it was erased."""
+    salt: str
+    leaf: str
+    at_ms: int
+
+
+class LineDocument(Body):
+    """An owner's line of the settlement."""
+
+    model_config = example(**_LINE)
+    task: str
+    owner: str
+    position: int
+    budget: float | None
+    payment_micro: int
+    earned_micro: int
+    salt: str
+    leaf: str
+    state: LineState
+    signature: str | None
+    answered: int
+
+
+class TermsMessage(Body):
+    """What both sides sign."""
+
+    model_config = example(**_TERMS)
+    kind: Literal["terms"]
+    task: str
+    card: str
+    owner: str
+    budget: float
+    noise_scale: float
+    """There to be read: a device computes its own."""
+    clip: float
+    rounds: int
+    dimension: int
+    samples: int
+    payment_micro: int
+    payout: str
+    previous: str
+    """The hash of the owner's line."""
+
+
+class OfferedTerms(Body):
+    """Terms, their hash, and the market's signature of them."""
+
+    model_config = example(terms=_TERMS, digest=HASH, market_signature=SIGNATURE)
+    terms: TermsMessage
+    digest: str
+    market_signature: str
+
+
+class ReceiptMessage(Body):
+    """What an owner has earned so far."""
+
+    model_config = example(**_RECEIPT["receipt"])
+    kind: Literal["receipt"]
+    task: str
+    owner: str
+    round: int
+    answered: int
+    earned_micro: int
+    previous: str
+    """The hash of the answer."""
+
+
+class SignedReceipt(Body):
+    """A receipt, and the market's signature of it."""
+
+    model_config = example(**_RECEIPT)
+    receipt: ReceiptMessage
+    market_signature: str
+
+
+class Mine(Body):
+    """All that the market keeps of one owner in one task."""
+
+    model_config = example(
+        task=TASK,
+        owner="owner:ann",
+        interest=_INTEREST,
+        plan=_PLAN,
+        line=_LINE,
+        terms={"terms": _TERMS, "digest": HASH, "market_signature": SIGNATURE},
+        receipt=_RECEIPT,
+    )
+    task: str
+    owner: str
+    interest: InterestDocument | None
+    plan: PlanDocument | None
+    line: LineDocument | None
+    terms: OfferedTerms | None
+    receipt: SignedReceipt | None
+
+
+class Proof(Body):
+    """The path from an owner's line to the root in the log."""
+
+    model_config = example(leaf=HASH, position=0, path=[HASH], root=HASH)
+    leaf: str
+    position: int
+    path: list[str]
+    """Neighbours on the way up; an empty one stands for none."""
+    root: str
+
+
+class OwnerRecords(Body):
+    """What one owner said and was promised."""
+
+    model_config = example(owner="owner:ann", interest=_INTEREST, plan=_PLAN, line=_LINE)
+    owner: str
+    interest: InterestDocument
+    plan: PlanDocument | None
+    line: LineDocument | None
+
+
+class OwnerPage(Body):
+    """Owners by name."""
+
+    model_config = example(
+        owners=[{"owner": "owner:ann", "interest": _INTEREST, "plan": _PLAN, "line": _LINE}],
+        next=None,
+    )
+    owners: list[OwnerRecords]
+    next: str | None
+    """``after`` of the next page."""
+
+
+class Participants(Body):
+    """How many lines are in each state."""
+
+    model_config = example(offered=0, signed=22, declined=2)
+    offered: int
+    signed: int
+    declined: int
+
+
+class Money(Body):
+    """Where the reward is, in micro-credits."""
+
+    model_config = example(
+        held=10_000_000, declined=500_000, refunded=0, earned=95_000, escrow=9_405_000
+    )
+    held: int
+    declined: int
+    refunded: int
+    earned: int
+    escrow: int
+
+
+class TaskReport(TaskDocument):
+    """The totals of a task."""
+
+    model_config = example(
+        **_TASK,
+        card_document=cards.FULL_EXAMPLE,
+        participants={"offered": 0, "signed": 22, "declined": 2},
+        money_micro={
+            "held": 10_000_000,
+            "declined": 500_000,
+            "refunded": 0,
+            "earned": 95_000,
+            "escrow": 9_405_000,
+        },
+        rounds_closed=[],
+    )
+    card_document: cards.CardDocument
+    participants: Participants
+    money_micro: Money
+    rounds_closed: list[dict[str, Any]]
+    """The bodies of the log's events of rounds."""
+
+
+class OpenRound(Body):
+    """The round that is open, but its model."""
+
+    model_config = example(
+        task=TASK,
+        round=0,
+        model_hash=HASH,
+        query=HASH,
+        opened_ms=MS,
+        deadline_ms=MS + 300_000,
+        answered=False,
+    )
+    task: str
+    round: int
+    model_hash: str
+    query: str
+    opened_ms: int
+    deadline_ms: int
+    answered: bool
+    """Whether the caller has answered it."""
+
+
+class Erased(Body):
+    """What was forgotten."""
+
+    model_config = example(task=TASK, owner="owner:ann")
+    task: str
+    owner: str
+
+
+class Balance(Body):
+    """What an account holds."""
+
+    model_config = example(party="buyer:acme", balance_micro=12_500_000)
+    party: str
+    balance_micro: int
+
+
+class BalancePage(Body):
+    """Accounts by name."""
+
+    model_config = example(accounts=[{"party": "buyer:acme", "balance_micro": 0}], next=None)
+    accounts: list[Balance]
+    next: str | None
+    """``after`` of the next page."""
+
+
+class EntryDocument(Body):
+    """A transfer as the books hold it."""
+
+    model_config = example(**_ENTRY)
+    sequence: int
+    id: str
+    source: str
+    target: str
+    amount: int
+    memo: str
+    at_ms: int
+
+
+class EntryPage(Body):
+    """Transfers in the order of posting."""
+
+    model_config = example(entries=[_ENTRY], next=None)
+    entries: list[EntryDocument]
+    next: int | None
+    """``after`` of the next page."""
+
+
+class DepositDone(Body):
+    """Money that was credited; once, however often it is asked for."""
+
+    model_config = example(
+        party="buyer:acme", amount_micro=12_500_000, reference="bank-0017", balance_micro=12_500_000
+    )
+    party: str
+    amount_micro: int
+    reference: str
+    balance_micro: int
+
+
+class WithdrawalDone(Body):
+    """Money that is on its way out."""
+
+    model_config = example(
+        id="5d3f1c0a9e8b7d6c5b4a3f2e",
+        party="buyer:acme",
+        amount_micro=12_500_000,
+        destination="IBAN DE02 1203 0000 0000 2020 51",
+        balance_micro=0,
+    )
+    id: str
+    party: str
+    amount_micro: int
+    destination: str
+    balance_micro: int
+
+
+class TokenMade(Body):
+    """A token; it is shown this once."""
+
+    model_config = example(
+        id=_TOKEN["id"],
+        token="fbt_" + "x" * 43,
+        party="buyer:acme",
+        scopes=["buyer"],
+        expires_ms=None,
+    )
+    id: str
+    token: str
+    party: str
+    scopes: list[Scope]
+    expires_ms: int | None
+
+
+class TokenDocument(Body):
+    """A token as the market keeps it, but its hash."""
+
+    model_config = example(**_TOKEN)
+    id: str
+    party: str
+    scopes: list[Scope]
+    created_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class TokenPage(Body):
+    """Tokens by id."""
+
+    model_config = example(tokens=[_TOKEN], next=None)
+    tokens: list[TokenDocument]
+    next: str | None
+    """``after`` of the next page."""
+
+
+class TokenEnded(Body):
+    """A token that is accepted no longer."""
+
+    model_config = example(id=_TOKEN["id"], revoked_ms=MS)
+    id: str
+    revoked_ms: int
+
+
+class EnrolmentTokenMade(Body):
+    """A one-time token; it is shown this once."""
+
+    model_config = example(token="fbe_" + "x" * 43, owner="owner:ann", expires_ms=MS + 86_400_000)
+    token: str
+    owner: str
+    expires_ms: int
+
+
+class Enrolled(Body):
+    """A device that was taken in."""
+
+    model_config = example(device="21fe31dfa154a261", owner="owner:ann", market_public_key=KEY)
+    device: str
+    owner: str
+    market_public_key: str
+    """The key that the market signs terms and receipts with; pin it."""

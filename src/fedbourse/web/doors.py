@@ -1,0 +1,230 @@
+"""What routes share: the service behind them, who is asking, and how reads and writes go through.
+
+A route declares ``Visitor`` (anybody), or ``Known`` (a caller who proved who it is), and answers
+with ``read`` or ``write``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Header
+from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
+
+from fedbourse.errors import InvalidInput, NotSignedIn, TooManyRequests
+from fedbourse.web.identity import (
+    Identity,
+    check_authority,
+    confirm,
+    identify,
+    use_nonce,
+)
+from fedbourse.web.writes import carry_out
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.keys import key_id
+from fedbourse.wire.signatures import Request, verify_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Payments, Store, Unit
+    from fedbourse.market.service import Market
+    from fedbourse.market.task import Round
+    from fedbourse.web.limits import Buckets
+    from fedbourse.web.settings import Settings
+    from fedbourse.web.stream import Streams
+
+
+@dataclass(frozen=True)
+class Service:
+    """All that stands behind the routes."""
+
+    market: Market
+    store: Store
+    payments: Payments
+    settings: Settings
+    streams: Streams
+    callers: Buckets
+    """How fast each caller may ask."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request, and who sent it, if it said so."""
+
+    service: Service
+    request: Request
+    identity: Identity | None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Who asks; None for a stranger."""
+        return None if self.identity is None else self.identity.caller
+
+    def read(self, question: Callable[[Unit, Caller | None], object]) -> Response:
+        """Answer with a document, from one moment of the records."""
+        with self.service.store.read() as unit:
+            document = question(unit, self.caller)
+        return Response(canonical(document), media_type="application/json")
+
+
+@dataclass(frozen=True)
+class KnownVisit(Visit):
+    """One request of somebody who proved who it is."""
+
+    identity: Identity
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        return self.identity.caller
+
+    def read(self, question: Callable[[Unit, Caller], object]) -> Response:
+        """Answer with a document, from one moment of the records."""
+        return super().read(lambda unit, _: question(unit, self.caller))
+
+    def read_model(self, question: Callable[[Unit, Caller], Round]) -> Response:
+        """Answer with the parameters of a model, and their hash."""
+        with self.service.store.read() as unit:
+            found = question(unit, self.caller)
+        headers = {"Fedbourse-Model-Hash": found.model_hash}
+        return Response(found.model, media_type="application/octet-stream", headers=headers)
+
+    def write(self, command: Callable[[Unit, Caller], object], *, status: int = 200) -> Response:
+        """Carry a command out, and answer with the document that it returns."""
+        now_ms = self.service.market.now_ms()
+        return _written(
+            self.service,
+            self.request,
+            caller=self.caller.party,
+            confirm=lambda unit: confirm(self.identity, unit, now_ms=now_ms),
+            command=lambda unit: command(unit, self.caller),
+            status=status,
+        )
+
+
+def enrol(
+    visit_service: Service,
+    request: Request,
+    public_key: str,
+    command: Callable[[Unit, str], object],
+    *,
+    status: int = 201,
+) -> Response:
+    """Carry out the one write of a device that is not known yet, signed with the key it brings."""
+    device = key_id(public_key)
+    check_authority(request, visit_service.settings.authorities)
+    if any(name.lower() == "authorization" for name, _ in request.headers):
+        raise NotSignedIn("a new device proves itself by its signature alone; send no token")
+    signature = verify_request(
+        request,
+        lambda name: public_key if name == device else None,
+        now_ms=visit_service.market.now_ms(),
+    )
+    return _written(
+        visit_service,
+        request,
+        caller=f"device:{device}",
+        confirm=lambda unit: use_nonce(signature, unit),
+        command=lambda unit: command(unit, device),
+        status=status,
+    )
+
+
+def _written(
+    service: Service,
+    request: Request,
+    *,
+    caller: str,
+    confirm: Callable[[Unit], None],
+    command: Callable[[Unit], object],
+    status: int,
+) -> Response:
+    outcome = carry_out(
+        service.store,
+        request,
+        caller=caller,
+        confirm=confirm,
+        command=command,
+        now_ms=service.market.now_ms(),
+        status=status,
+    )
+    return Response(
+        outcome.body,
+        status_code=outcome.status,
+        media_type="application/json",
+        headers={"Idempotency-Replayed": "true"} if outcome.replayed else None,
+    )
+
+
+def service_of(http: HttpRequest) -> Service:
+    """Return the service behind a request."""
+    service = http.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+async def asked(http: HttpRequest) -> Request:
+    """Return a request as it came over the wire."""
+    headers = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in http.headers.raw)
+    hosts = [value for name, value in headers if name.lower() == "host"]
+    if len(hosts) != 1:
+        raise InvalidInput(f"a request names one host; found {len(hosts)}")
+    raw_path = http.scope.get("raw_path") or http.scope["path"].encode()
+    return Request(
+        method=http.method,
+        scheme=http.url.scheme,
+        authority=hosts[0].strip(),
+        path=raw_path.decode("latin-1"),
+        query=http.scope["query_string"].decode("latin-1"),
+        headers=headers,
+        body=await http.body(),
+    )
+
+
+def visit(
+    request: Annotated[Request, Depends(asked)], service: Annotated[Service, Depends(service_of)]
+) -> Visit:
+    """Return a visit by anybody; somebody who claims to be known must prove it."""
+    now_ms = service.market.now_ms()
+    authorities = service.settings.authorities
+    with service.store.read() as unit:
+        identity = identify(request, unit, now_ms=now_ms, authorities=authorities)
+    if identity is not None:
+        if service.callers.wait_s(identity.caller.party):
+            raise TooManyRequests(f"{identity.caller.party} asks too often; wait a second")
+        if identity.signature is not None and not request.writes:
+            # A write uses its nonce up in its own transaction.
+            with service.store.begin() as unit:
+                confirm(identity, unit, now_ms=now_ms)
+    return Visit(service, request, identity)
+
+
+def known_visit(anybody: Annotated[Visit, Depends(visit)]) -> KnownVisit:
+    """Return a visit by somebody known."""
+    if anybody.identity is None:
+        raise NotSignedIn("this needs a token (Authorization: Bearer) or a device's signature")
+    return KnownVisit(anybody.service, anybody.request, anybody.identity)
+
+
+def _documented_key(
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            description="Made by the caller; the same key again has no second effect.",
+            examples=["2f1c7e0a-order-17"],
+        ),
+    ] = None,
+) -> None:
+    """Show the header in the API's document; ``writes`` checks it."""
+
+
+Visitor = Annotated[Visit, Depends(visit)]
+Known = Annotated[KnownVisit, Depends(known_visit)]
+Asked = Annotated[Request, Depends(asked)]
+Behind = Annotated[Service, Depends(service_of)]
+NEEDS_KEY = [Depends(_documented_key)]
+"""The dependencies of every write."""

@@ -1,0 +1,141 @@
+"""The API's document: every operation with the shape of its errors and the proofs it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+
+from fedbourse.web.bodies import Body
+from fedbourse.web.problems import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+PROBLEM: dict[str, Any] = {
+    "type": "object",
+    "title": "Problem",
+    "description": "An error (RFC 9457).",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One sentence: what was found, what is right."},
+        "code": {"type": "string", "description": "The class of error, for programs."},
+        "reason": {"type": "string", "description": "Which rule of a device refused."},
+    },
+    "example": {
+        "type": "urn:fedbourse:problem:NotFound",
+        "title": "Not found",
+        "status": 404,
+        "detail": "there is no task 018f0c3e9a5b7d2c4e6f8a1b",
+        "code": "NotFound",
+    },
+}
+_PROOFS: dict[str, Any] = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of a buyer, an owner, an operator or an auditor: fbt_...",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Signature",
+        "description": (
+            "An Ed25519 signature of the request (RFC 9421) by an enrolled device, tag "
+            "fedbourse-v1, covering @method, @authority, @path, @query, content-digest for writes "
+            "and idempotency-key where present; created within 60 s, with a nonce used once."
+        ),
+    },
+}
+TOKEN: dict[str, Any] = {"security": [{"token": []}]}
+"""Of a route for people and programs; each of these is an ``openapi_extra``."""
+DEVICE: dict[str, Any] = {"security": [{"signature": []}]}
+"""Of a route for devices."""
+EITHER: dict[str, Any] = {"security": [{"token": []}, {"signature": []}]}
+"""Of a route for whoever is known."""
+ANYBODY: dict[str, Any] = {"security": [{}, {"token": []}, {"signature": []}]}
+"""Of a public route, which may show more to those who are known."""
+BYTES: dict[str, Any] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+MODEL_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The parameters, as little-endian doubles.",
+        "content": BYTES,
+        "headers": {
+            "Fedbourse-Model-Hash": {
+                "description": "SHA-256 of the body.",
+                "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            }
+        },
+    }
+}
+_KEY: dict[str, Any] = {
+    "type": "string",
+    "minLength": 8,
+    "maxLength": 128,
+    "pattern": "^[!-~]{8,128}$",
+    "title": "Idempotency-Key",
+}
+_OPERATIONS = ("get", "put", "post", "delete", "patch")
+
+
+def describe(app: FastAPI) -> None:
+    """Make an application serve its document in this form."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(
+                get_openapi(
+                    title=app.title,
+                    version=app.version,
+                    description=app.description,
+                    routes=app.routes,
+                    tags=app.openapi_tags,
+                )
+            )
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _kinds(kind: type[Body]) -> Iterator[type[Body]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kinds(each)
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    parts = document.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    for body in _kinds(Body):
+        if body.__name__ in schemas:
+            # The framework leaves out of examples what is null in them.
+            extra: Any = body.model_config.get("json_schema_extra", {})
+            schemas[body.__name__].update(extra)
+    schemas["Problem"] = PROBLEM
+    parts["securitySchemes"] = _PROOFS
+    parts["responses"] = {
+        "Problem": {
+            "description": "An error: nothing was changed.",
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    }
+    for path in document.get("paths", {}).values():
+        for name in _OPERATIONS:
+            if name in path:
+                answers = path[name].setdefault("responses", {})
+                answers.pop("422", None)
+                for parameter in path[name].get("parameters", ()):
+                    if parameter["name"] == "idempotency-key":
+                        parameter |= {"required": True, "schema": _KEY}
+                for status in ("4XX", "5XX"):
+                    answers[status] = {"$ref": "#/components/responses/Problem"}
+    return document

@@ -1,0 +1,43 @@
+"""The parts of addresses that routes share: ids in paths, and bounds of lists."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+TASK = "^[0-9a-f]{24}$"
+_PARTY = "(operator|buyer|owner|auditor):[a-z0-9][a-z0-9._-]{0,63}"
+
+TaskId = Annotated[
+    str,
+    Path(pattern=TASK, description="A task's id.", examples=["018f0c3e9a5b7d2c4e6f8a1b"]),
+]
+RoundNumber = Annotated[int, Path(ge=0, le=1_000_000, description="A round, counting from 0.")]
+Account = Annotated[
+    str,
+    Path(
+        pattern=f"^({_PARTY}|escrow:[0-9a-f]{{24}}|outside)$",
+        description="A party, or escrow:TASK.",
+        examples=["buyer:acme"],
+    ),
+]
+TokenId = Annotated[
+    str,
+    Path(
+        pattern="^[A-Za-z0-9-]{1,64}$",
+        description="A token's id, never the token itself.",
+        examples=["01a3185c50000a1b2c3d"],
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Before = Annotated[str | None, Query(pattern=TASK, description="Only tasks older than this one.")]
+AfterEvent = Annotated[
+    int, Query(ge=-1, le=2**53 - 1, description="Only events after this sequence number.")
+]
+AfterEntry = Annotated[
+    int, Query(ge=0, le=2**53 - 1, description="Only transfers after this sequence number.")
+]
+AfterName = Annotated[
+    str, Query(pattern="^[!-~]{0,100}$", description="Only what comes after this name or id.")
+]

@@ -1,0 +1,164 @@
+"""What anybody may ask: of the market as a whole, and of tasks that are no drafts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header
+from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
+
+from fedbourse.market import views
+from fedbourse.market.service import show
+from fedbourse.market.task import State  # noqa: TC001 - FastAPI reads it
+from fedbourse.version import __version__
+from fedbourse.web.documents import (
+    EventPage,
+    Health,
+    Limits,
+    MarketFacts,
+    Me,
+    PublishedCard,
+    TaskDocument,
+    TaskPage,
+)
+from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
+from fedbourse.web.limits import peer_of
+from fedbourse.web.openapi import ANYBODY, EITHER
+from fedbourse.web.paths import AfterEvent, Before, Limit, TaskId  # noqa: TC001 - as above
+from fedbourse.web.stream import last_event
+from fedbourse.web.strict_route import StrictRoute
+
+router = APIRouter(route_class=StrictRoute)
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events as they happen: id is the sequence number, data the event.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    204: {"description": "The task has ended, and its last event was seen."},
+}
+
+
+@router.get("/health", operation_id="health", tags=["market"], openapi_extra={"security": []})
+def health(service: Behind) -> Health:
+    """Say that the service and its database answer."""
+    with service.store.read() as unit:
+        unit.balance("outside")
+    return Health(status="ok")
+
+
+@router.get("/market", operation_id="market", tags=["market"], openapi_extra={"security": []})
+def market(service: Behind) -> MarketFacts:
+    """Say which market this is, and by which key it is known."""
+    settings = service.settings
+    return MarketFacts(
+        name=settings.name,
+        version=__version__,
+        public_key=service.market.key.public,
+        limits=Limits(
+            json_bytes_max=settings.json_bytes_max, answer_bytes_max=settings.answer_bytes_max
+        ),
+    )
+
+
+@router.get("/me", operation_id="me", tags=["market"], openapi_extra=EITHER)
+def me(visit: Known) -> Me:
+    """Say who the caller is to the market."""
+    caller = visit.caller
+    return Me(party=caller.party, scopes=sorted(caller.scopes), device=caller.device)
+
+
+@router.get(
+    "/tasks",
+    operation_id="list_tasks",
+    tags=["tasks"],
+    response_model=TaskPage,
+    openapi_extra=ANYBODY,
+)
+def list_tasks(
+    visit: Visitor, state: State | None = None, before: Before = None, limit: Limit = 100
+) -> Response:
+    """List tasks, newest first; drafts are for their buyer, the operator and auditors."""
+    return visit.read(
+        lambda unit, caller: views.tasks(unit, caller, state=state, before=before, limit=limit)
+    )
+
+
+@router.get(
+    "/tasks/{task}",
+    operation_id="show_task",
+    tags=["tasks"],
+    response_model=TaskDocument,
+    openapi_extra=ANYBODY,
+)
+def show_task(visit: Visitor, task: TaskId) -> Response:
+    """Show a task as it stands."""
+    return visit.read(lambda unit, caller: views.task_document(show(unit.task(task), caller)))
+
+
+@router.get(
+    "/tasks/{task}/card",
+    operation_id="show_card",
+    tags=["tasks"],
+    response_model=PublishedCard,
+    openapi_extra=ANYBODY,
+)
+def show_card(visit: Visitor, task: TaskId) -> Response:
+    """Show a task's card, and the hash that the first message of a trade refers to."""
+
+    def card(unit: Any, caller: Any) -> object:
+        found = show(unit.task(task), caller).card
+        return {"card": found.document, "digest": found.digest}
+
+    return visit.read(card)
+
+
+@router.get(
+    "/tasks/{task}/events",
+    operation_id="list_events",
+    tags=["tasks"],
+    response_model=EventPage,
+    openapi_extra=ANYBODY,
+)
+def list_events(
+    visit: Visitor, task: TaskId, after: AfterEvent = -1, limit: Limit = 100
+) -> Response:
+    """List a task's log, each event holding the hash of the one before."""
+
+    def events(unit: Any, caller: Any) -> object:
+        show(unit.task(task), caller)
+        found = unit.events(task, after=after, limit=limit)
+        return {
+            "events": [views.event_document(event) for event in found],
+            "next": found[-1].sequence if len(found) == limit else None,
+        }
+
+    return visit.read(events)
+
+
+def _shown(visit: Visitor, task: TaskId) -> None:
+    with visit.service.store.read() as unit:
+        show(unit.task(task), visit.caller)
+
+
+@router.get(
+    "/tasks/{task}/stream",
+    operation_id="stream_events",
+    tags=["tasks"],
+    response_class=Response,
+    responses=_STREAM,
+    dependencies=[Depends(_shown)],
+    openapi_extra=ANYBODY,
+)
+async def stream_events(
+    service: Behind,
+    http: HttpRequest,
+    task: TaskId,
+    after: AfterEvent = -1,
+    last_event_id: Annotated[
+        str | None, Header(description="The last event seen; it goes before the query.")
+    ] = None,
+) -> Response:
+    """Stream a task's events as they happen, to be taken up where it broke off."""
+    seen = last_event(last_event_id, after)
+    return await service.streams.answer(task, after=seen, peer=peer_of(http.scope))

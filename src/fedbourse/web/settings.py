@@ -1,0 +1,33 @@
+"""What whoever runs the service can set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Bounds of the service. Every one of them is finite."""
+
+    name: str = "fedbourse"
+    """What the market calls itself."""
+    authorities: tuple[str, ...] = ()
+    """The hosts, with ports, that signed requests may be meant for; any if empty. Without it a
+    market that a device also trades with could pass the device's requests on to this one."""
+    json_bytes_max: int = 2**20
+    answer_bytes_max: int = 8_000_000 + 4096
+    """A million doubles, and room for what surrounds them."""
+    waiting_bytes_max: int = 256 * 2**20
+    """Bodies held in memory at once, of all requests together."""
+    body_timeout_s: float = 60.0
+    """How long a body may take to arrive."""
+    peer_per_s: float = 200.0
+    peer_burst: int = 1000
+    """Requests of one network address."""
+    caller_per_s: float = 50.0
+    caller_burst: int = 200
+    """Requests of one party, once it has proved who it is."""
+    streams_max: int = 300
+    streams_per_peer: int = 30
+    stream_poll_s: float = 1.0
+    heartbeat_s: float = 15.0

@@ -1,0 +1,129 @@
+"""A task's events as they happen: server-sent events that can be taken up where they broke off."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from fedbourse.errors import InvalidInput, TooManyRequests
+from fedbourse.market.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fedbourse.market.log import Event
+    from fedbourse.market.ports import Store
+    from fedbourse.web.settings import Settings
+
+_BATCH = 100
+_THREADS = 4
+"""Streams wait for each other rather than for the threads that requests need."""
+
+
+def last_event(text: str | None, after: int) -> int:
+    """Return the sequence number after which a stream starts; the header is newer than the query.
+
+    >>> last_event("41", -1)
+    41
+    """
+    if text is None or not text.strip():
+        return after
+    number = text.strip()
+    if number == "-1":
+        return -1
+    if not (number.isascii() and number.isdigit() and len(number) <= 15):
+        raise InvalidInput(f"Last-Event-ID must be the number of an event; found {number!a:.60}")
+    return int(number)
+
+
+class Streams:
+    """All open streams of a process, which are never more than allowed."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        """Start with none."""
+        self._store, self._settings = store, settings
+        self._open: Counter[str] = Counter()
+        self._threads: anyio.CapacityLimiter | None = None
+
+    def __len__(self) -> int:
+        """Return how many are open."""
+        return self._open.total()
+
+    async def answer(self, task: str, *, after: int, peer: str) -> Response:
+        """Return a stream of a task's events; status 204 where the last one was seen already.
+
+        204 is how a browser's EventSource learns not to come back.
+        """
+        if (
+            len(self) >= self._settings.streams_max
+            or self._open[peer] >= self._settings.streams_per_peer
+        ):
+            raise TooManyRequests("too many streams are open; close one, or ask again later")
+        self._open[peer] += 1
+        try:
+            events, ended = await self._poll(task, after)
+        except BaseException:
+            self._close(peer)
+            raise
+        if ended and not events:
+            self._close(peer)
+            return Response(status_code=204)
+        return _Stream(
+            self._events(task, after, events, ended),
+            ping=self._settings.heartbeat_s,
+            send_timeout=self._settings.body_timeout_s,
+            at_end=lambda: self._close(peer),
+        )
+
+    async def _events(
+        self, task: str, after: int, events: list[Event], ended: bool
+    ) -> AsyncIterator[ServerSentEvent]:
+        while True:
+            for event in events:
+                after = event.sequence
+                yield ServerSentEvent(
+                    id=str(after), event=event.kind, data=json.dumps(asdict(event)), sep="\n"
+                )
+            if len(events) < _BATCH:
+                if ended:
+                    return
+                await anyio.sleep(self._settings.stream_poll_s)
+            events, ended = await self._poll(task, after)
+
+    async def _poll(self, task: str, after: int) -> tuple[list[Event], bool]:
+        """Read in a thread, in a transaction that ends at once."""
+
+        def read() -> tuple[list[Event], bool]:
+            with self._store.read() as unit:
+                events = unit.events(task, after=after, limit=_BATCH)
+                return events, unit.task(task).state in ENDED
+
+        if self._threads is None:  # it belongs to the event loop, which starts after the app
+            self._threads = anyio.CapacityLimiter(_THREADS)
+        return await anyio.to_thread.run_sync(read, limiter=self._threads)
+
+    def _close(self, peer: str) -> None:
+        self._open[peer] -= 1
+        if self._open[peer] <= 0:
+            del self._open[peer]
+
+
+class _Stream(EventSourceResponse):
+    """A response that says when it is over, also where it never began."""
+
+    def __init__(self, *args: object, at_end: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self._at_end = at_end
+
+    async def __call__(self, scope: object, receive: object, send: object) -> None:
+        try:
+            await super().__call__(scope, receive, send)  # type: ignore[arg-type]
+        finally:
+            self._at_end()  # type: ignore[operator]

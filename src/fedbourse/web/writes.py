@@ -1,0 +1,93 @@
+"""The one way in which a write is carried out: once, whole, and answered alike when repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import Conflict, FedbourseError, InvalidInput
+from fedbourse.market.task import Response
+from fedbourse.wire.canonical import canonical, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedbourse.market.ports import Store, Unit
+    from fedbourse.wire.signatures import Request
+
+_KEY = re.compile(r"[\x21-\x7e]{8,128}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a write is answered with."""
+
+    status: int
+    body: str
+    replayed: bool = False
+
+
+def carry_out(
+    store: Store,
+    request: Request,
+    *,
+    caller: str,
+    confirm: Callable[[Unit], None],
+    command: Callable[[Unit], object],
+    now_ms: int,
+    status: int = 200,
+) -> Outcome:
+    """Carry out a command in one transaction, or return what its first time was answered with.
+
+    ``confirm`` checks the caller's proof and uses up its nonce. A command that is refused leaves
+    nothing behind but that nonce: a refused request cannot be replayed later, when it might pass.
+    """
+    key = _idempotency_key(request)
+    fingerprint = fingerprint_of(request)
+    refused: FedbourseError | None = None
+    outcome = Outcome(status, "")
+    with store.begin() as unit:
+        confirm(unit)
+        try:
+            with unit.savepoint():
+                kept = unit.claim(caller, key, fingerprint, at_ms=now_ms)
+                if kept is None:
+                    body = canonical(command(unit)).decode()
+                    outcome = Outcome(status, body)
+                    unit.keep_response(caller, key, Response(fingerprint, status, body))
+                else:
+                    outcome = _repeated(kept, fingerprint, key)
+        except FedbourseError as error:
+            if error.http_status >= 500:
+                raise  # the database failed: there is nothing left to end
+            refused = error
+    if refused is not None:
+        raise refused
+    return outcome
+
+
+def fingerprint_of(request: Request) -> str:
+    """Return the hash of what a request asks for, however it is signed."""
+    content = hashlib.sha256(request.body).hexdigest()
+    return digest([request.method, request.path, request.query, content])
+
+
+def _repeated(kept: Response, fingerprint: str, key: str) -> Outcome:
+    if kept.fingerprint != fingerprint:
+        raise Conflict(
+            f"the idempotency key {key[:60]} was used before for another request; make a new one"
+        )
+    return Outcome(kept.status, kept.body, replayed=True)
+
+
+def _idempotency_key(request: Request) -> str:
+    key = request.header("idempotency-key")
+    if key is None or not _KEY.fullmatch(key):
+        found = "none" if key is None else f"{key!a:.60}"
+        raise InvalidInput(
+            "a write needs the header Idempotency-Key with 8 to 128 visible ASCII characters; "
+            f"found {found}"
+        )
+    return key

@@ -1,0 +1,1 @@
+"""What goes over the wire: bodies, hashes, signatures, and the connection of a client."""

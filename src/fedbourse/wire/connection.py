@@ -1,0 +1,376 @@
+"""The client's side of the market's service, for the command line and for devices."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+from urllib.parse import urlsplit
+
+from fedbourse import errors
+from fedbourse.errors import (
+    FedbourseError,
+    InvalidFile,
+    InvalidInput,
+    NotSignedIn,
+    Refused,
+    Unreachable,
+)
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.json_body import read_json
+from fedbourse.wire.keys import verified
+from fedbourse.wire.signatures import Request, sign_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import httpx2
+
+    from fedbourse.wire.keys import SigningKey
+
+ATTEMPTS = 5
+"""How often a request that got no answer is sent, the first time included."""
+_NO_ANSWER = (502, 503, 504)
+_JSON_MAX = 16 * 2**20
+_BYTES_MAX = 64 * 2**20
+_QUIET_S = 60.0
+"""A stream that shows no sign of life for so long is opened again."""
+
+_DETAIL_MAX = 600
+_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, FedbourseError)
+}
+
+
+def loopback(host: str) -> bool:
+    """Say whether a host is this machine.
+
+    >>> loopback("127.0.0.1"), loopback("market.example")
+    (True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Connection:
+    """A connection to one market, by one caller: with a token, with a device's key, or neither.
+
+    Each write carries an idempotency key, so that sending it again has no second effect.
+    """
+
+    def __init__(
+        self,
+        server_url: str,
+        *,
+        token: str | None = None,
+        key: SigningKey | None = None,
+        market_key: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = 30.0,
+        transport: httpx2.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """Check the address; nothing is sent yet."""
+        import httpx2
+
+        if token is not None and key is not None:
+            raise InvalidInput("a connection has a token or a key; found both")
+        if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+            raise InvalidInput("a token is one word of visible characters; found something else")
+        self.server_url = _checked(server_url)
+        self._token, self._key, self._market_key = token, key, market_key
+        self._timeout_s, self._sleep, self._now_ms = timeout_s, sleep, now_ms
+        secure = self.server_url.startswith("https:")
+        self._client = httpx2.Client(
+            base_url=self.server_url,
+            verify=_trust(ca_file) if secure else True,
+            # A proxy named by the environment would be shown what plain HTTP to this machine says.
+            trust_env=secure,
+            timeout=timeout_s,
+            follow_redirects=False,
+            transport=transport,
+            headers={"Accept-Encoding": "identity", "User-Agent": "fedbourse"},
+        )
+
+    def __enter__(self) -> Self:
+        """Return the connection."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._client.close()
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return a document."""
+        return self._json(self._ask("GET", path, params=params))
+
+    def post(self, path: str, document: object = None, *, idempotency_key: str = "") -> Any:
+        """Send a document, and return the one that answers it."""
+        return self._json(self._write("POST", path, document, idempotency_key))
+
+    def put(self, path: str, document: object = None, *, idempotency_key: str = "") -> Any:
+        """Send a document in place of an earlier one, and return the one that answers it."""
+        return self._json(self._write("PUT", path, document, idempotency_key))
+
+    def delete(self, path: str, *, idempotency_key: str = "") -> Any:
+        """End something, and return the document that answers it."""
+        return self._json(self._write("DELETE", path, None, idempotency_key))
+
+    def get_bytes(self, path: str, *, at_most: int = _BYTES_MAX) -> bytes:
+        """Return a body that is no document, such as a model."""
+        return self._ask("GET", path, at_most=at_most)
+
+    def put_bytes(self, path: str, content: bytes, *, idempotency_key: str = "") -> Any:
+        """Send a body that is no document, such as an answer, and return what answers it."""
+        headers = _write_headers("application/octet-stream", idempotency_key)
+        return self._json(self._ask("PUT", path, content=content, headers=headers))
+
+    def check_market(self) -> Any:
+        """Return what the market says of itself; refuse one with another key than the pinned."""
+        document = self.get("/v1/market")
+        found = document.get("public_key") if isinstance(document, dict) else None
+        if self._market_key is not None and not (
+            isinstance(found, str)
+            and hmac.compare_digest(found.encode(), self._market_key.encode())
+        ):
+            raise NotSignedIn(
+                f"{self.server_url} shows the key {found!a:.60}, not {self._market_key}, which "
+                "this connection was told to expect"
+            )
+        return document
+
+    def check_signed(self, document: object, signature: str) -> None:
+        """Refuse a document that the market did not sign with its pinned key."""
+        if self._market_key is None:
+            raise InvalidInput("the market's key is not known here, so no signature can be checked")
+        if not verified(self._market_key, canonical(document), signature):
+            raise NotSignedIn(
+                f"a document from {self.server_url} is not signed with {self._market_key}"
+            )
+
+    def events(self, path: str, after: int = -1) -> Iterator[dict[str, Any]]:
+        """Return a task's events as they happen, until it has ended; breaks are mended."""
+        import httpx2
+
+        failures = 0
+        while True:
+            try:
+                for event in self._stream(path, after):
+                    after, failures = int(event["sequence"]), 0
+                    yield event
+            except _Ended:
+                return
+            except (httpx2.TransportError, Unreachable) as error:
+                failures += 1
+                if failures >= ATTEMPTS:
+                    self._unreachable(error)
+            else:
+                failures += 1  # an end without a last word is a break too
+                if failures >= ATTEMPTS:
+                    self._unreachable("the stream ends again and again")
+            self._sleep(_pause_s(failures))
+
+    def _stream(self, path: str, after: int) -> Iterator[dict[str, Any]]:
+        import httpx2
+
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        request = self._request("GET", path, headers=headers)
+        request.extensions["timeout"] = httpx2.Timeout(self._timeout_s, read=_QUIET_S).as_dict()
+        response = self._client.send(request, stream=True)
+        try:
+            if response.status_code == 204:
+                raise _Ended
+            if response.status_code != 200:
+                self._refuse(response)
+            for message in httpx2.EventSource(response):
+                if not message.data:
+                    continue
+                event = read_json(message.data.encode())
+                if not isinstance(event, dict) or not isinstance(event.get("sequence"), int):
+                    raise Unreachable(f"{self.server_url} streams something else than events")
+                yield event
+        finally:
+            response.close()
+
+    def _write(self, method: str, path: str, document: object, idempotency_key: str) -> bytes:
+        content = b"" if document is None else canonical(document)
+        headers = _write_headers("application/json", idempotency_key)
+        return self._ask(method, path, content=content, headers=headers)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        at_most: int = _JSON_MAX,
+    ) -> bytes:
+        """Send a request until it is answered, and return the body of the answer."""
+        import httpx2
+
+        for attempt in range(1, ATTEMPTS + 1):
+            # Signed afresh each time: the market accepts a nonce once, also where the answer to it
+            # was lost.
+            request = self._request(method, path, params=params, content=content, headers=headers)
+            try:
+                response = self._client.send(request, stream=True)
+                try:
+                    if response.status_code not in _NO_ANSWER or attempt == ATTEMPTS:
+                        if not response.is_success:
+                            self._refuse(response)
+                        return self._body(response, at_most)
+                finally:
+                    response.close()
+            except httpx2.TransportError as error:
+                if attempt == ATTEMPTS or isinstance(error, httpx2.ProxyError):
+                    self._unreachable(error)
+            self._sleep(_pause_s(attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Request:
+        if not path.startswith("/") or path.startswith("//"):
+            raise InvalidInput(f"a path starts with one slash; found {path!r:.60}")
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        request = self._client.build_request(
+            method, path, params=given or None, content=content or None, headers=dict(headers or {})
+        )
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        if self._key is not None:
+            raw_path, _, query = request.url.raw_path.decode().partition("?")
+            asked = Request(
+                method=method,
+                scheme=request.url.scheme,
+                authority=request.headers["host"],
+                path=raw_path,
+                query=query,
+                headers=tuple(request.headers.items()),
+                body=content,
+            )
+            nonce = secrets.token_urlsafe(24)
+            added = sign_request(asked, self._key, now_ms=self._now_ms(), nonce=nonce)
+            request.headers.update(added)
+        return request
+
+    def _body(self, response: httpx2.Response, at_most: int) -> bytes:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise Unreachable(f"{self.server_url} answers in a compressed form that was not asked")
+        parts, size = [], 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > at_most:
+                raise Unreachable(
+                    f"{self.server_url} answers with more than the {at_most} bytes that are read"
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+    def _json(self, content: bytes) -> Any:
+        if not content:
+            return None
+        try:
+            return read_json(content)
+        except InvalidInput as error:
+            raise Unreachable(f"{self.server_url} does not answer like a market: {error}") from None
+
+    def _refuse(self, response: httpx2.Response) -> NoReturn:
+        """Raise the error that an answer stands for."""
+        if response.is_redirect:
+            raise Unreachable(
+                f"{self.server_url} sends on to {response.headers.get('location', '')!a:.80}; "
+                "redirects are not followed, so name the market's own address"
+            )
+        body = self._body(response, _JSON_MAX)
+        raise refusal(self.server_url, response.status_code, body)
+
+    def _unreachable(self, error: object) -> NoReturn:
+        raise Unreachable(
+            f"{self.server_url} does not answer: {error or type(error).__name__!s:.200}"
+        ) from None
+
+
+def refusal(server_url: str, status: int, body: bytes) -> FedbourseError:
+    """Return the error that an answer stands for: the class that its code names, its sentence."""
+    try:
+        problem = read_json(body)
+    except InvalidInput:
+        problem = None
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    kind = _ERRORS.get(str(problem.get("code"))) if isinstance(problem, dict) else None
+    if not isinstance(detail, str) or kind is None:
+        return Unreachable(f"{server_url} answers with status {status} and without a known reason")
+    # Shown on a terminal: no escape sequences from a stranger.
+    sentence = "".join(c if c.isprintable() else " " for c in detail[:_DETAIL_MAX])
+    if kind is Refused:
+        return Refused(str(problem.get("reason", "")), sentence)
+    return kind(sentence)
+
+
+class _Ended(Exception):
+    """The task has ended, and every event was sent."""
+
+
+def _write_headers(content_type: str, idempotency_key: str) -> dict[str, str]:
+    return {
+        "Content-Type": content_type,
+        "Idempotency-Key": idempotency_key or secrets.token_urlsafe(24),
+    }
+
+
+def _pause_s(attempt: int) -> float:
+    # Spread, so that many devices do not come back at the same moment.
+    return min(0.1 * 2.0**attempt, 5.0) * (0.5 + secrets.randbelow(1000) / 1000)
+
+
+def _checked(server_url: str) -> str:
+    """Return a market's address without a slash at its end."""
+    try:
+        parts = urlsplit(server_url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    bare = not (parts.query or parts.fragment or parts.path.strip("/") or "@" in parts.netloc)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not bare or port == 0:
+        raise InvalidInput(
+            f"a market's address is https://HOST or https://HOST:PORT; found {server_url!r:.80}"
+        )
+    if parts.scheme == "http" and not loopback(parts.hostname):
+        raise InvalidInput(
+            f"http:// is for this machine only, and {parts.hostname:.60} is another one; "
+            "use https://"
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _trust(ca_file: str | None) -> Any:
+    import ssl
+
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidFile(f"{ca_file} holds no certificates that can be read: {error}") from None

@@ -1,0 +1,143 @@
+"""The messages of a trade, each holding the hash of the one before.
+
+card, interest, offer, plan, terms, query, answer, receipt: plain documents, so that each side can
+write down what the other must have hashed and signed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.privacy.terms import Terms
+
+if TYPE_CHECKING:
+    from fedbourse.wire.card import TaskCard
+
+Message = dict[str, Any]
+
+
+def interest_message(*, task: str, owner: str, value: float | None, card: str) -> Message:
+    """An owner likes the card with this hash; it reports its value, or None."""
+    return {"kind": "interest", "task": task, "owner": owner, "value": value, "previous": card}
+
+
+def offer_message(
+    *,
+    task: str,
+    reward_micro: int,
+    method: str,
+    interested: int,
+    tick: int,
+    total_budget: float,
+    tick_ends_ms: int,
+    plans_end_ms: int,
+    previous: str,
+) -> Message:
+    """The market announces R and P; ``previous`` is the offer before, or the card."""
+    return {
+        "kind": "offer",
+        "task": task,
+        "reward_micro": reward_micro,
+        "method": method,
+        "interested": interested,
+        "tick": tick,
+        "total_budget": total_budget,
+        "tick_ends_ms": tick_ends_ms,
+        "plans_end_ms": plans_end_ms,
+        "previous": previous,
+    }
+
+
+def plan_message(*, task: str, owner: str, tick: int, budget: float, offer: str) -> Message:
+    """An owner answers the offer with this hash with a budget."""
+    return {
+        "kind": "plan",
+        "task": task,
+        "owner": owner,
+        "tick": tick,
+        "budget": budget,
+        "previous": offer,
+    }
+
+
+def line_document(*, owner: str, budget: float, payment_micro: int) -> Message:
+    """One line of a settlement, as its salted hash covers it."""
+    return {"owner": owner, "budget": budget, "payment_micro": payment_micro}
+
+
+def terms_message(
+    card: TaskCard, *, task: str, owner: str, budget: float, payment_micro: int, line: str
+) -> Message:
+    """What both sides sign; ``line`` is the hash of the owner's line of the settlement.
+
+    The scale of the noise is there to be read: a device computes its own.
+    """
+    terms = privacy_terms(card, task=task, budget=budget)
+    return {
+        "kind": "terms",
+        "task": task,
+        "card": card.digest,
+        "owner": owner,
+        "budget": budget,
+        "noise_scale": terms.scale,
+        "clip": card.clip,
+        "rounds": card.rounds,
+        "dimension": card.dimension,
+        "samples": card.samples,
+        "payment_micro": payment_micro,
+        "payout": card.payout,
+        "previous": line,
+    }
+
+
+def privacy_terms(card: TaskCard, *, task: str, budget: float) -> Terms:
+    """What an owner sells under a card: what its filter will hold it to."""
+    return Terms(
+        task=task,
+        rho=budget,
+        rounds=card.rounds,
+        dimension=card.dimension,
+        samples=card.samples,
+        clip=card.clip,
+    )
+
+
+def query_message(
+    *, task: str, round: int, model_hash: str, deadline_ms: int, previous: str
+) -> Message:
+    """The market asks about a model; ``previous`` is the query before, or the log's last event."""
+    return {
+        "kind": "query",
+        "task": task,
+        "round": round,
+        "model_hash": model_hash,
+        "deadline_ms": deadline_ms,
+        "previous": previous,
+    }
+
+
+def answer_message(*, task: str, round: int, owner: str, vector_hash: str, query: str) -> Message:
+    """A device answers the query with this hash."""
+    return {
+        "kind": "answer",
+        "task": task,
+        "round": round,
+        "owner": owner,
+        "vector_hash": vector_hash,
+        "previous": query,
+    }
+
+
+def receipt_message(
+    *, task: str, owner: str, round: int, answered: int, earned_micro: int, answer: str
+) -> Message:
+    """The market confirms an answer, and what its owner has earned so far."""
+    return {
+        "kind": "receipt",
+        "task": task,
+        "owner": owner,
+        "round": round,
+        "answered": answered,
+        "earned_micro": earned_micro,
+        "previous": answer,
+    }

@@ -1,0 +1,218 @@
+"""A market as a process of its own, the command line as people type it, and owners with devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedbourse.cli import main
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import SigningKey
+from fedbourse.wire.messages import privacy_terms
+
+WAIT_S = 60
+CARD = {
+    "goal": "Tell two kinds of things apart.",
+    "data": "A record is a thing: two numbers and its kind.",
+    "loss": "logistic",
+    "query": "gradient",
+    "compensation": "proportional",
+    "reward": 3.0,
+    "scaling": "0" * 64,
+    "model": "logistic",
+    "features": 2,
+    "classes": 2,
+    "dimension": 2,
+    "step_size": 0.5,
+    "rounds": 3,
+    "samples": 100,
+    "clip": 1.0,
+    "weights": "precision",
+    "payout": "vested",
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A market that answers."""
+
+    process: subprocess.Popen[str]
+    ready: dict
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return self.ready["url"]
+
+    @property
+    def operator(self) -> Path:
+        return Path(self.ready["operator_token_file"])
+
+    def stop(self) -> tuple[int, str]:
+        """End it as an operator would; return its exit code and all that it logged."""
+        self.process.terminate()
+        _, err = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, err
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "fedbourse", *map(str, arguments)]
+
+
+@contextmanager
+def running_market(folder: Path, *arguments: object, port: object = 0):
+    """Start a market on a free port, and end it with the block."""
+    serve = command("serve", "--folder", folder, "--port", port, "--json", *arguments)
+    with subprocess.Popen(
+        serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            yield Running(process, json.loads(line), folder)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(timeout=WAIT_S)
+
+
+class Shell:
+    """Runs commands against one market, and reads what they print."""
+
+    def __init__(self, capsys, url: str) -> None:
+        self._capsys, self._url = capsys, url
+
+    def __call__(self, *arguments: object, token: Path | None = None) -> tuple[int, str, str]:
+        """Return the exit code, and what was printed."""
+        named = ["--server", self._url] + (["--token-file", str(token)] if token else [])
+        self._capsys.readouterr()
+        code = main([*map(str, arguments), *named])
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    def json(self, *arguments: object, token: Path | None = None):
+        """Return the document that a command prints."""
+        code, out, err = self(*arguments, "--json", token=token)
+        assert code == 0, err
+        return json.loads(out)
+
+    def refused(self, *arguments: object, token: Path | None = None) -> tuple[int, str]:
+        """Return the exit code and the one sentence of a command that must fail."""
+        code, out, err = self(*arguments, token=token)
+        assert code != 0, out
+        lines = err.strip().splitlines()
+        assert len(lines) == 1, err
+        assert lines[0].startswith("fedbourse: ")
+        return code, lines[0]
+
+
+def new_token(shell: Shell, market: Running, party: str, folder: Path, scope: str = "") -> Path:
+    """Make a token for a party, in a file."""
+    file = folder / f"{party.replace(':', '-')}.token"
+    scope = scope or party.split(":", maxsplit=1)[0]
+    made = shell.json(
+        "token", "create", "--party", party, "--scope", scope, "--out", file, token=market.operator
+    )
+    assert "token" not in made
+    return file
+
+
+def paid_in(
+    shell: Shell, market: Running, token: Path, *, party: str, credits: str, reference: str
+):
+    """Let money come in, and credit it."""
+    line = {"reference": reference, "party": party, "credits": credits}
+    with (market.folder / "payments" / "received.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    return shell.json("account", "deposit", reference, token=token)
+
+
+class Owner:
+    """An owner whose device does by hand what an agent does by itself."""
+
+    def __init__(self, shell: Shell, market: Running, name: str) -> None:
+        self.party = f"owner:{name}"
+        made = shell.json("token", "enrol", "--owner", self.party, token=market.operator)
+        self._key = SigningKey.generate()
+        self.connection = Connection(market.url, key=self._key)
+        body = {"token": made["token"], "public_key": self._key.public}
+        self.connection.post("/v1/enrolments", body)
+
+    def like(self, task: dict) -> None:
+        body = {"value": None, "previous": task["card"]}
+        self.connection.put(f"/v1/tasks/{task['task']}/interest", body)
+
+    def plan(self, task: dict, budget: float) -> None:
+        body = {"tick": task["tick"], "budget": budget, "previous": task["offer"]}
+        self.connection.put(f"/v1/tasks/{task['task']}/plan", body)
+
+    def decide(self, task: dict, *, accept: bool) -> None:
+        path = f"/v1/tasks/{task['task']}"
+        offered = self.connection.get(f"{path}/mine")["terms"]
+        body = {"accept": accept, "digest": offered["digest"]}
+        if accept:
+            body["signature"] = self._key.sign(canonical(offered["terms"]))
+        self.connection.post(f"{path}/terms", body)
+
+    def answer(self, task: dict, number: int) -> None:
+        path = f"/v1/tasks/{task['task']}"
+        until(lambda: self.connection.get(f"{path}/round")["round"] == number)
+        budget = self.connection.get(f"{path}/mine")["line"]["budget"]
+        card = TaskCard.of(CARD)
+        scale = privacy_terms(card, task=task["task"], budget=budget).scale
+        vector = np.random.default_rng(number).normal(size=card.dimension)
+        vector *= scale * np.sqrt(card.dimension) / np.linalg.norm(vector)
+        content = vector.astype("<f8").tobytes()
+        self.connection.put_bytes(f"{path}/rounds/{number}/answer", content)
+
+
+@contextmanager
+def owners(shell: Shell, market: Running, *names: str):
+    """Enrol a device for each of these owners."""
+    enrolled = [Owner(shell, market, name) for name in names]
+    try:
+        yield enrolled
+    finally:
+        for owner in enrolled:
+            owner.connection.close()
+
+
+def whole_trade(shell: Shell, buyer: Path, card: Path, people: list[Owner]) -> str:
+    """Carry out a trade: the last of four owners only likes it, the third declines."""
+    task = shell.json("task", "create", card, token=buyer)
+    name = task["task"]
+    shell.json("task", "open", name, token=buyer)
+    for owner in people:
+        owner.like(task)
+    task = shell.json("task", "announce", name, token=buyer)
+    for owner, budget in zip(people[:3], (0.25, 0.5, 0.25), strict=True):
+        owner.plan(task, budget)
+    assert shell.json("task", "settle", name, token=buyer)["state"] == "settled"
+    for owner in people[:2]:
+        owner.decide(task, accept=True)
+    assert shell.refused("task", "train", name, token=buyer)[0] == 11  # one may still sign
+    people[2].decide(task, accept=False)
+    until(lambda: shell.json("task", "show", name)["state"] == "training")
+    for number in range(CARD["rounds"]):
+        for owner in people[:2]:
+            owner.answer(task, number)
+    until(lambda: shell.json("task", "show", name)["state"] == "completed")
+    return name
+
+
+def until(what) -> None:
+    """Wait for something that happens soon."""
+    end = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -1,0 +1,244 @@
+"""A buyer's tasks from the command line, against a market that runs for real."""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from cli.markets import (
+    CARD,
+    WAIT_S,
+    Shell,
+    command,
+    new_token,
+    owners,
+    paid_in,
+    running_market,
+    whole_trade,
+)
+from fedbourse.cli import main
+from fedbourse.wire.card import TaskCard
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    with running_market(tmp_path_factory.mktemp("task") / "market") as running:
+        yield running
+
+
+@pytest.fixture
+def shell(capsys, market):
+    return Shell(capsys, market.url)
+
+
+@pytest.fixture
+def card(tmp_path):
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(CARD))
+    return file
+
+
+@pytest.fixture
+def acme(shell, market, tmp_path):
+    return new_token(shell, market, "buyer:acme", tmp_path)
+
+
+def test_a_buyer_s_first_day(shell, market, acme, card) -> None:
+    """serve, token, a payment, deposit, card, open, list, cancel, refund, verify, statement."""
+    paid_in(shell, market, acme, party="buyer:acme", credits="20", reference="first-day")
+    held = shell.json("account", "balance", token=acme)["balance_micro"]
+    task = shell.json("task", "create", card, token=acme)
+    name = task["task"]
+    assert (task["state"], task["card"]) == ("draft", TaskCard.of(CARD).digest)
+    assert shell.refused("task", "show", name)[0] == 10  # a draft is nobody else's to see
+    assert shell.json("task", "open", name, token=acme)["state"] == "open"
+    listed = shell.json("task", "list", "--state", "open")["tasks"]
+    assert name in [each["task"] for each in listed]
+    with owners(shell, market, "day-ann", "day-bob") as people:
+        for owner in people:
+            owner.like(task)
+    code, out, _ = shell("task", "announce", name, token=acme)
+    assert code == 0
+    assert f"task {name} is announced until" in out
+    assert shell.json("account", "balance", f"escrow:{name}", token=acme)["balance_micro"] == 3e6
+    ended = shell.json("task", "cancel", name, "--reason", "no time", token=acme)
+    assert ended["state"] == "cancelled"
+    assert shell.json("account", "balance", token=acme)["balance_micro"] == held
+    code, out, _ = shell("verify", name, token=acme)
+    assert code == 0
+    assert "DIFFERS" not in out
+    code, out, _ = shell("account", "statement", token=acme)
+    assert "-3.000000" in out
+    assert "+3.000000" in out
+
+
+def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) -> None:
+    paid_in(shell, market, acme, party="buyer:acme", credits="10", reference="whole")
+    with owners(shell, market, "ann", "bob", "cat", "dan") as people:
+        name = whole_trade(shell, acme, card, people)
+    report = shell.json("task", "report", name, token=acme)
+    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 1}
+    assert report["money_micro"]["held"] == 3_000_000
+    assert report["money_micro"]["earned"] == 2_250_000
+    assert report["money_micro"]["escrow"] == 0
+    code, out, _ = shell("task", "report", name, token=acme)
+    assert code == 0
+    assert "2 signed, 1 declined" in out
+    assert "2.250000 earned" in out
+    file = tmp_path / "model.npy"
+    said = shell.json("task", "model", name, "--out", file, token=acme)
+    assert said["dimension"] == 2
+    assert np.load(file).shape == (2,)
+    code, out, _ = shell("task", "watch", name)
+    assert code == 0
+    kinds = [line.split()[3] for line in out.splitlines()]
+    assert kinds[:4] == ["created", "opened", "announced", "settled"]
+    assert kinds[-1] == "completed"
+    assert "R 3.000000 credits, P " in out
+    assert "declined 0.750000 credits, signed 2" in out
+
+
+def test_watching_shows_events_as_they_happen_and_ends_with_the_task(
+    shell, market, acme, card
+) -> None:
+    name = shell.json("task", "create", card, token=acme)["task"]
+    shell.json("task", "open", name, token=acme)
+    watch = command("task", "watch", name, "--json", "--server", market.url)
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as process:
+        seen = [json.loads(process.stdout.readline())["kind"] for _ in range(2)]
+        shell.json("task", "cancel", name, token=acme)
+        out, _ = process.communicate(timeout=WAIT_S)
+    seen += [json.loads(line)["kind"] for line in out.splitlines()]
+    assert seen == ["created", "opened", "cancelled"]
+    assert process.returncode == 0
+    later = shell("task", "watch", name, "--after", "1", "--json")[1]
+    assert [json.loads(line)["kind"] for line in later.splitlines()] == ["cancelled"]
+
+
+def test_watching_can_be_interrupted(shell, market, acme, card) -> None:
+    name = shell.json("task", "create", card, token=acme)["task"]
+    shell.json("task", "open", name, token=acme)
+    watch = command("task", "watch", name, "--server", market.url)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(watch, **pipes) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert err == "fedbourse: interrupted\n"
+    shell.json("task", "cancel", name, token=acme)
+
+
+def test_watching_goes_on_where_it_broke_off_when_the_market_starts_again(
+    tmp_path, capsys, card
+) -> None:
+    folder = tmp_path / "market"
+    with running_market(folder) as first:
+        shell = Shell(capsys, first.url)
+        token = new_token(shell, first, "buyer:acme", tmp_path)
+        name = shell.json("task", "create", card, token=token)["task"]
+        shell.json("task", "open", name, token=token)
+        watch = command("task", "watch", name, "--json", "--server", first.url)
+        with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                seen = [json.loads(process.stdout.readline())["sequence"] for _ in range(2)]
+                assert first.stop() == (0, "")  # the stream does not hold it up
+                with running_market(folder, port=first.url.rsplit(":", maxsplit=1)[1]):
+                    shell.json("task", "cancel", name, token=token)
+                    out, _ = process.communicate(timeout=WAIT_S)
+            finally:
+                process.kill()
+    assert process.returncode == 0
+    assert [*seen, *(json.loads(line)["sequence"] for line in out.splitlines())] == [0, 1, 2]
+
+
+def test_an_example_card_can_be_published_as_it_is(shell, acme, tmp_path, capsys) -> None:
+    file = tmp_path / "example.json"
+    assert main(["task", "card", "--out", str(file)]) == 0
+    assert main(["task", "card"]) == 0
+    assert capsys.readouterr().out == file.read_text()
+    assert shell.json("task", "create", file, token=acme)["state"] == "draft"
+
+
+def test_the_latest_task_need_not_be_named(shell, acme, card) -> None:
+    name = shell.json("task", "create", card, token=acme)["task"]
+    assert shell.json("task", "show", "latest", token=acme)["task"] == name
+    code, out, _ = shell("task", "show", "latest", token=acme)
+    assert code == 0
+    assert "Tell two kinds of things apart." in out
+    assert "interest_s 86400" in out
+
+
+def test_lists_come_page_by_page_and_newest_first(shell, acme, card) -> None:
+    made = [shell.json("task", "create", card, token=acme)["task"] for _ in range(3)]
+    listed = shell.json("task", "list", "--limit", "3", token=acme)["tasks"]
+    assert [task["task"] for task in listed] == made[::-1]
+    code, out, _ = shell("task", "list", token=acme)
+    assert code == 0
+    assert made[0] in out
+    assert made[0] not in shell("task", "list")[1]  # nobody else's to see
+
+
+def test_words_of_strangers_cannot_command_a_terminal(shell, acme, tmp_path) -> None:
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(CARD | {"goal": "\x1b]0;owned\x07 [red]x[/red]"}))
+    name = shell.json("task", "create", file, token=acme)["task"]
+    for arguments in (["show", name], ["list"]):
+        code, out, _ = shell("task", *arguments, token=acme)
+        assert code == 0
+        assert "\x1b" not in out
+        assert "\x07" not in out
+    assert "[red]x[/red]" in shell("task", "show", name, token=acme)[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"{", "no JSON"),
+        (b"\xff", "UTF-8"),
+        (b"[]", "a card must be an object"),
+        (b"{}", "a card needs goal, data"),
+        (json.dumps(CARD | {"colour": 1}).encode(), "a card has no item 'colour'"),
+        (json.dumps(CARD | {"rounds": 0}).encode(), "rounds must be"),
+        (json.dumps(CARD | {"reward": "much"}).encode(), "reward must be"),
+        (json.dumps(CARD | {"dimension": 3}).encode(), "dimension 2; the card says 3"),
+        (json.dumps(CARD | {"deadlines": {"tea_s": 1}}).encode(), "deadlines has no item 'tea_s'"),
+        (json.dumps(CARD).replace("0.5", "NaN").encode(), "finite"),
+        (b" " * (2**20 + 1), "longer than"),
+    ],
+)
+def test_a_card_that_is_none_is_named_with_its_item(shell, tmp_path, content, sentence) -> None:
+    file = tmp_path / "bad.json"
+    file.write_bytes(content)
+    code, said = shell.refused("task", "create", file)
+    assert code == 2
+    assert str(file) in said
+    assert sentence in said
+
+
+def test_wrong_input_gets_one_sentence(shell, market, acme, card, tmp_path) -> None:
+    draft = shell.json("task", "create", card, token=acme)["task"]
+    other = new_token(shell, market, "buyer:rival", tmp_path)
+    for arguments, token, code in [
+        (["create", tmp_path / "absent.json"], acme, 2),
+        (["create", card], None, 8),
+        (["create", card], market.operator, 9),
+        (["show", "what"], acme, 2),
+        (["show", "../tokens"], acme, 2),
+        (["show", "0" * 24], acme, 10),
+        (["open", draft], other, 10),
+        (["announce", draft], acme, 11),
+        (["settle", draft], acme, 11),
+        (["train", draft], acme, 11),
+        (["report", draft], other, 10),
+        (["model", draft, "--out", tmp_path / "m.npy"], acme, 11),
+        (["model", draft, "--out", tmp_path / "absent" / "m.npy"], acme, 5),
+        (["watch", draft], None, 10),
+        (["watch", draft, "--after", "1.5"], acme, 2),
+        (["list", "--limit", "0"], acme, 2),
+        (["list", "--state", "asleep"], acme, 2),
+    ]:
+        assert shell.refused("task", *arguments, token=token)[0] == code, arguments
+    assert not (tmp_path / "m.npy").exists()

@@ -1,0 +1,168 @@
+"""What a buyer does: drafts, escrow, settlement and cancelling."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
+from fedbourse.market import buying, clock, log
+from fedbourse.market.service import escrow
+from fedbourse.market.task import State
+from market.trading import BUYER, OPERATOR, Trading, card
+
+R = 10_000_000
+
+
+@pytest.fixture
+def trading(store) -> Trading:
+    made = Trading(store)
+    made.fund(R)
+    return made
+
+
+def test_a_draft_starts_the_log_with_its_card(trading) -> None:
+    task = trading.do(buying.create, BUYER, card())
+    (created,) = trading.events(task.id)
+    assert created.previous == task.card.digest == created.body["card"]
+    assert trading.task(task.id) == task
+    assert int(task.id[:12], 16) == trading.time_ms
+
+
+def test_a_card_that_is_too_large_for_the_market_is_refused(trading) -> None:
+    with pytest.raises(InvalidInput, match="rounds must be at most 1000000 on this market"):
+        trading.do(buying.create, BUYER, card(rounds=10**6 + 1))
+    with pytest.raises(InvalidInput, match="dimension must be at most 1000000"):
+        trading.do(buying.create, BUYER, card(features=10**6 + 1, dimension=10**6 + 1))
+
+
+def test_escrow_holds_all_of_the_reward_or_nothing_is_announced(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    first = trading.announced(owners)
+    assert (trading.balance(escrow(first.id)), trading.balance(BUYER.party)) == (R, 0)
+    with pytest.raises(InvalidTransfer, match="escrow must hold the whole reward"):
+        trading.announced(owners)
+    assert trading.balance(escrow(first.id)) == R
+
+
+@pytest.mark.parametrize("needed", [2, 3, 4])
+def test_fewer_than_the_card_needs_is_too_few(trading, needed) -> None:
+    owners = trading.owners(*[1.0] * (needed - 1))
+    with pytest.raises(Conflict, match=f"needs {needed} participants, and {needed - 1} are"):
+        trading.announced(owners, min_participants=needed)
+
+
+def test_a_buyer_may_settle_early_with_the_plans_at_hand(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners)
+    trading.plan(owners[0], task, 1.0)
+    with pytest.raises(Conflict, match="and 1 have planned a budget above 0"):
+        trading.do(buying.settle, BUYER, task.id)
+    trading.plan(owners[2], task, 3.0)
+    trading.do(buying.settle, BUYER, task.id)
+    pay = {line.owner: line.payment for line in trading.lines(task.id)}
+    assert pay == {owners[0].name: R // 4, owners[2].name: 3 * R // 4}
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+def test_the_settlement_in_the_log_vouches_for_every_line(trading) -> None:
+    owners = trading.owners(*[1.0 + i / 50 for i in range(11)])
+    task = trading.settled(owners)
+    lines = trading.lines(task.id)
+    settled = trading.events(task.id)[-1].body
+    leaves = [line.leaf for line in lines]
+    assert [line.position for line in lines] == list(range(len(lines)))
+    assert settled["lines_root"] == log.root(leaves)
+    total = sum(Fraction(line.budget) for line in lines)
+    for line in lines:
+        assert abs(line.payment - R * Fraction(line.budget) / total) < 1
+        path = log.proof(leaves, line.position)
+        assert log.proves(path, leaf=line.leaf, position=line.position, root=settled["lines_root"])
+    assert len({line.salt for line in lines}) == len(lines)
+
+
+def test_a_reward_too_small_for_all_pays_some_and_still_sums(trading) -> None:
+    owners = trading.owners(*[1.0] * 5)
+    task = trading.announced(owners, reward=3e-6)
+    for owner in owners:
+        trading.plan(owner, task, 1.0)
+    trading.do(buying.settle, BUYER, task.id)
+    assert [line.payment for line in trading.lines(task.id)] == [1, 1, 1]
+    assert trading.events(task.id)[-1].body["plans"] == 5
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+@pytest.mark.parametrize("who", [BUYER, OPERATOR], ids=str)
+@pytest.mark.parametrize("stage", ["draft", "open", "announced", "settled", "training"])
+def test_cancelling_gives_back_what_nobody_earned(trading, stage, who) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = {
+        "draft": lambda: trading.do(buying.create, BUYER, card()),
+        "open": trading.opened,
+        "announced": lambda: trading.announced(owners),
+        "settled": lambda: trading.settled(owners),
+        "training": lambda: trading.in_training(owners),
+    }[stage]()
+    if stage == "training":
+        trading.answer(owners[0], task)
+    earned = trading.balance(owners[0].name)
+    ended = trading.do(buying.cancel, who, task.id, reason=" no more use ")
+    assert ended.state is State.CANCELLED
+    assert trading.balance(escrow(task.id)) == 0
+    assert trading.balance(BUYER.party) == R - earned
+    last = trading.events(task.id)[-1].body
+    assert last["reason"] == "no more use"
+    held = 0 if stage in ("draft", "open") else R
+    assert last["refunded_micro"] == held - earned
+    with pytest.raises(Conflict, match="it is cancelled"):
+        trading.do(buying.cancel, who, task.id)
+    assert trading.balance(BUYER.party) == R - earned
+    assert trading.wait(10**8) == 0
+
+
+def test_budgets_of_any_size_that_a_card_allows_settle(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners, max_rho=1.7e308)
+    for owner in owners:
+        try:
+            trading.plan(owner, task, 1.7e308)
+        except InvalidInput:
+            trading.plan(owner, task, 1e100)
+    trading.wait(3600)
+    assert trading.task(task.id).state is State.SETTLED
+    assert math.isfinite(trading.events(task.id)[-1].body["total_budget"])
+
+
+def test_totals_stay_finite_whatever_owners_plan(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners, max_rho=1.7e308)
+    for _ in range(600):
+        for owner in owners:
+            try:
+                trading.plan(owner, task, 1.7e308)
+            except InvalidInput:
+                trading.plan(owner, task, 1e100)
+        clock.advance(trading.market, trading.store)
+        task = trading.task(task.id)
+        if task.state is not State.ANNOUNCED:
+            break
+    assert math.isfinite(task.total_budget)
+
+
+def test_three_hundred_withheld_values_reach_the_equilibrium(sqlite_template, tmp_path) -> None:
+    import shutil
+
+    from fedbourse.game import equilibrium
+    from fedbourse.storage import SqlStore
+
+    file = shutil.copy(sqlite_template, tmp_path / "market.db")
+    with SqlStore(f"sqlite:///{file}") as store:
+        trading = Trading(store)
+        owners = trading.owners(*[1.0 + i / 100 for i in range(300)])
+        trading.fund(R)
+        task = trading.settled(owners)
+        lines = {line.owner: line.budget for line in trading.lines(task.id)}
+        known = equilibrium([owner.value for owner in owners], reward=10.0)
+        assert task.tick <= 15
+        found = [lines.get(owner.name, 0.0) for owner in owners]
+        assert found == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)

@@ -1,0 +1,205 @@
+"""Deadlines act by themselves."""
+
+import pytest
+
+from fedbourse.market import buying, selling
+from fedbourse.market.service import escrow
+from fedbourse.market.task import State
+from market.trading import BUYER, Trading
+
+R = 10_000_000
+
+
+@pytest.fixture
+def trading(store) -> Trading:
+    made = Trading(store)
+    made.fund(R)
+    return made
+
+
+def reason(trading, task) -> str:
+    last = trading.events(task.id)[-1]
+    assert last.kind == "cancelled"
+    assert last.body["by"] == "market"
+    return last.body["reason"]
+
+
+def is_refunded(trading, task) -> bool:
+    return trading.balance(escrow(task.id)) == 0 and trading.balance(BUYER.party) == R
+
+
+@pytest.mark.parametrize("interested", [0, 1, 2])
+def test_interest_over_announces_if_there_are_enough(trading, interested) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.opened()
+    for owner in owners[:interested]:
+        trading.do(
+            selling.register_interest,
+            owner.caller,
+            task.id,
+            value=None,
+            previous=task.card.digest,
+        )
+    assert trading.wait(24 * 3600 - 0.001) == 0
+    assert trading.wait(0.001) == 1
+    task = trading.task(task.id)
+    if interested == 2:
+        assert task.state is State.ANNOUNCED
+        assert trading.balance(escrow(task.id)) == R
+    else:
+        assert task.state is State.CANCELLED
+        assert f"needs 2 participants, and {interested} are interested" in reason(trading, task)
+
+
+def test_a_buyer_without_the_money_is_told_so(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.opened(reward=10.000001)
+    for owner in owners:
+        trading.do(
+            selling.register_interest,
+            owner.caller,
+            task.id,
+            value=None,
+            previous=task.card.digest,
+        )
+    trading.wait(24 * 3600)
+    task = trading.task(task.id)
+    assert task.state is State.CANCELLED
+    assert "escrow must hold the whole reward of 10.000001 credits" in reason(trading, task)
+    assert is_refunded(trading, task)
+
+
+def test_a_draft_has_no_deadline(trading) -> None:
+    from market.trading import card
+
+    task = trading.do(buying.create, BUYER, card())
+    assert trading.wait(10 * 366 * 24 * 3600) == 0
+    assert trading.task(task.id).state is State.DRAFT
+
+
+@pytest.mark.parametrize("planned", [0, 1, 2, 3])
+def test_plans_overdue_settle_with_those_received_or_cancel(trading, planned) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners)
+    for owner in owners[:planned]:
+        trading.plan(owner, task, 0.5)
+    trading.wait(3600)
+    task = trading.task(task.id)
+    if planned >= 2:
+        assert task.state is State.SETTLED
+        assert len(trading.lines(task.id)) == planned
+        assert sum(line.payment for line in trading.lines(task.id)) == R
+    else:
+        assert task.state is State.CANCELLED
+        assert f"and {planned} have planned" in reason(trading, task)
+        assert is_refunded(trading, task)
+
+
+def test_plans_of_zero_do_not_count_as_participants(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners)
+    for owner, budget in zip(owners, (0.0, 0.0, 1.0), strict=True):
+        trading.plan(owner, task, budget)
+    trading.wait(3600)
+    assert trading.task(task.id).state is State.CANCELLED
+    assert is_refunded(trading, task)
+
+
+def test_a_tick_ends_when_all_have_answered_or_when_its_time_is_up(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners)
+    for owner in owners[:2]:
+        trading.plan(owner, task, 0.1)
+    assert trading.wait(59.999) == 0
+    trading.plan(owners[2], task, 0.1)
+    assert trading.advance() == 1
+    assert trading.task(task.id).tick == 1
+    assert trading.advance() == 0
+    assert trading.wait(60) == 1
+    assert trading.task(task.id).tick == 2
+
+
+def test_nobody_plans_after_the_deadline_even_if_the_clock_is_late(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners)
+    trading.time_ms += 3_600_000
+    with pytest.raises(Exception, match="the deadline for plan has passed"):
+        trading.plan(owners[0], task, 0.5)
+
+
+@pytest.mark.parametrize("signs", [0, 1, 2, 3])
+def test_silent_owners_count_as_declined_when_terms_are_over(trading, signs) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.settled(owners)
+    pay = {line.owner: line.payment for line in trading.lines(task.id)}
+    assert len(pay) == 3
+    for owner in owners[:signs]:
+        trading.decide(owner, task.id)
+    trading.wait(3600)
+    task = trading.task(task.id)
+    if signs < 2:
+        assert task.state is State.CANCELLED
+        assert f"and {signs} have signed" in reason(trading, task)
+        assert is_refunded(trading, task)
+        return
+    assert task.state is State.TRAINING
+    states = {line.owner: line.state for line in trading.lines(task.id)}
+    assert list(states.values()) == ["signed"] * signs + ["declined"] * (3 - signs)
+    assert trading.balance(BUYER.party) == sum(pay[o.name] for o in owners[signs:])
+
+
+def test_the_terms_of_everybody_else_stand_where_one_declines(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.settled(owners)
+    pay = {line.owner: line.payment for line in trading.lines(task.id)}
+    trading.decide(owners[0], task.id, accept=False)
+    for owner in owners[1:]:
+        trading.decide(owner, task.id)
+    assert trading.advance() == 1
+    assert trading.task(task.id).state is State.TRAINING
+    assert trading.balance(BUYER.party) == pay[owners[0].name]
+    assert {line.owner: line.payment for line in trading.lines(task.id)} == pay
+
+
+def test_a_round_closes_with_those_who_came_and_a_void_one_leaves_the_model(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.in_training(owners, rounds=3)
+    pay = {line.owner: line.payment for line in trading.lines(task.id)}
+    with trading.store.read() as unit:
+        first = unit.round(task.id, 0).model_hash
+    trading.answer(owners[0], task)
+    assert trading.wait(299.999) == 0
+    assert trading.wait(0.001) == 1
+    task = trading.task(task.id)
+    void = trading.events(task.id)[-1].body
+    assert (void["void"], void["answers"], void["model_hash"]) == (True, 1, first)
+    assert trading.balance(owners[0].name) == pay[owners[0].name] // 3
+    for owner in owners[:2]:
+        trading.answer(owner, task)
+    trading.wait(300)
+    task = trading.task(task.id)
+    came = trading.events(task.id)[-1].body
+    assert (came["void"], came["answers"]) == (False, 2)
+    assert came["model_hash"] != first
+    assert trading.balance(owners[0].name) == pay[owners[0].name] * 2 // 3
+    assert trading.balance(owners[1].name) == pay[owners[1].name] // 3
+    assert trading.balance(owners[2].name) == 0
+
+
+def test_all_rounds_missed_end_with_a_full_refund(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.in_training(owners)
+    for _ in range(task.card.rounds):
+        assert trading.wait(300) == 1
+    assert trading.task(task.id).state is State.COMPLETED
+    assert is_refunded(trading, task)
+    assert all(check.passed for check in trading.verified(task.id))
+
+
+def test_a_late_clock_goes_one_step_at_a_time(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.in_training(owners, rounds=2)
+    assert trading.wait(10_000) == 1
+    assert trading.task(task.id).round == 1
+    assert trading.advance() == 0
+    assert trading.task(task.id).deadline_ms == trading.time_ms + 300_000

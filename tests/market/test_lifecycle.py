@@ -1,0 +1,196 @@
+"""The table of a task's life, and the commands that keep to it."""
+
+import itertools
+
+import pytest
+
+from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
+from fedbourse.market import buying, selling, training, views
+from fedbourse.market.lifecycle import ACTIVE, ENDED, LIFE, Command, after, diagram
+from fedbourse.market.parties import MARKET, Caller
+from fedbourse.market.service import show
+from fedbourse.market.task import State
+from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
+
+ROLES = ("buyer", "operator", "owner", "market")
+OTHER_BUYER = caller("buyer:other")
+
+
+@pytest.mark.parametrize(
+    ("state", "command", "role"), list(itertools.product(State, Command, ROLES)), ids=str
+)
+def test_what_the_table_does_not_say_is_refused(state, command, role) -> None:
+    rule = LIFE.get((state, command))
+    if rule is None:
+        with pytest.raises(Conflict, match=f"it is {state.value}"):
+            after(state, command, by=role)
+    elif role not in rule.by:
+        with pytest.raises(NotAllowed, match=f"the caller is {role}"):
+            after(state, command, by=role)
+    else:
+        assert after(state, command, by=role) is rule.next
+
+
+def test_every_life_can_end_and_nothing_follows_an_end() -> None:
+    assert {state for state, _ in LIFE} == set(State) - ENDED
+    assert all((state, Command.CANCEL) in LIFE for state in State if state not in ENDED)
+    assert set(ACTIVE) == set(State) - ENDED - {State.DRAFT}
+    reached = {State.DRAFT}
+    for _ in State:
+        reached |= {rule.next for (state, _), rule in LIFE.items() if state in reached}
+    assert reached == set(State)
+
+
+def test_the_diagram_shows_the_whole_table() -> None:
+    assert diagram().count("-->") == len(LIFE) + 1 + len(ENDED)
+
+
+@pytest.fixture(scope="module")
+def lives(sqlite_template, tmp_path_factory):
+    """A market with one task in each state, and what belongs to them."""
+    import shutil
+
+    from fedbourse.storage import SqlStore
+
+    file = shutil.copy(sqlite_template, tmp_path_factory.mktemp("lives") / "market.db")
+    with SqlStore(f"sqlite:///{file}") as store:
+        trading = Trading(store)
+        owners = trading.owners(1.0, 1.1, 1.2)
+        trading.fund(200_000_000)
+        tasks = {
+            State.DRAFT: trading.do(buying.create, BUYER, card()),
+            State.OPEN: trading.opened(),
+            State.ANNOUNCED: trading.announced(owners),
+            State.SETTLED: trading.settled(owners),
+            State.TRAINING: trading.in_training(owners),
+            State.COMPLETED: trading.completed(owners),
+        }
+        cancelled = trading.opened()
+        tasks[State.CANCELLED] = trading.do(buying.cancel, BUYER, cancelled.id)
+        for state, task in tasks.items():
+            assert trading.task(task.id).state is state
+        yield trading, owners, tasks
+
+
+def carry_out(trading, who, task, command) -> None:
+    """Try the command itself, as well formed as it can be."""
+    with trading.store.begin() as unit:
+        base = trading.market, unit, who, task.id
+        match command:
+            case Command.OPEN:
+                buying.open_task(*base)
+            case Command.ANNOUNCE:
+                buying.announce(*base)
+            case Command.SETTLE:
+                buying.settle(*base)
+            case Command.TRAIN:
+                training.start(*base)
+            case Command.CANCEL:
+                buying.cancel(*base)
+            case Command.INTEREST:
+                selling.register_interest(*base, value=None, previous=task.card.digest)
+            case Command.PLAN:
+                selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
+            case Command.DECIDE:
+                selling.decide(*base, accept=False, terms_digest="", signature=None)
+            case Command.ANSWER:
+                training.accept_answer(*base, round=task.round + 9, body=bytes(24))
+            case Command.CLOSE_ROUND:
+                training.close_round(trading.market, unit, task.id)
+            case _:
+                pytest.skip(f"{command} has no command of its own")
+
+
+OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.ANSWER}
+CALLERS = {
+    "buyer": BUYER,
+    "operator": OPERATOR,
+    "owner": caller("owner:000000", "0" * 16),
+    "market": MARKET,
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "command", "role"),
+    [
+        (state, command, role)
+        for state, command, role in itertools.product(State, Command, ROLES)
+        if command not in (Command.TICK, Command.COMPLETE)
+        and not (command is Command.CLOSE_ROUND and role != "market")
+        and role not in LIFE.get((state, command), ((), state))[0]
+    ],
+    ids=str,
+)
+def test_commands_keep_to_the_table(lives, state, command, role) -> None:
+    trading, _owners, tasks = lives
+    task = trading.task(tasks[state].id)
+    with pytest.raises((Conflict, NotAllowed, NotFound)):
+        carry_out(trading, CALLERS[role], task, command)
+    assert trading.task(task.id) == task
+
+
+@pytest.mark.parametrize("who", [OTHER_BUYER, AUDITOR, Caller("buyer:acme", frozenset())], ids=str)
+@pytest.mark.parametrize("command", [c for c in Command if c is not Command.CLOSE_ROUND], ids=str)
+@pytest.mark.parametrize("state", list(State), ids=str)
+def test_strangers_change_nothing(lives, state, command, who) -> None:
+    trading, _owners, tasks = lives
+    task = trading.task(tasks[state].id)
+    if command in (Command.TICK, Command.COMPLETE):
+        return
+    with pytest.raises(FedbourseError):
+        carry_out(trading, who, task, command)
+    assert trading.task(task.id) == task
+
+
+@pytest.mark.parametrize("command", sorted(OWNERS_COMMANDS))
+@pytest.mark.parametrize("state", list(State), ids=str)
+def test_a_bearer_token_without_a_device_does_nothing_for_an_owner(lives, state, command) -> None:
+    trading, owners, tasks = lives
+    task = trading.task(tasks[state].id)
+    if (state, command) not in LIFE:
+        return
+    with pytest.raises(NotAllowed, match="signed by the owner's device"):
+        carry_out(trading, caller(owners[0].name), task, command)
+
+
+@pytest.mark.parametrize("who", [None, OTHER_BUYER, caller("owner:000000", "0" * 16)], ids=str)
+def test_a_draft_is_invisible_to_others(lives, who) -> None:
+    trading, _owners, tasks = lives
+    task = trading.task(tasks[State.DRAFT].id)
+    with pytest.raises(NotFound, match="there is no task"):
+        show(task, who)
+    if who is not None:
+        for command in (Command.OPEN, Command.CANCEL, Command.INTEREST):
+            with pytest.raises((NotFound, NotAllowed)):
+                carry_out(trading, who, task, command)
+
+
+@pytest.mark.parametrize("who", [BUYER, OPERATOR, AUDITOR, MARKET], ids=str)
+def test_a_draft_is_shown_to_those_it_concerns(lives, who) -> None:
+    trading, _owners, tasks = lives
+    assert show(trading.task(tasks[State.DRAFT].id), who).state is State.DRAFT
+
+
+def test_only_a_buyer_makes_tasks(lives) -> None:
+    trading, owners, _tasks = lives
+    for who in (OPERATOR, AUDITOR, owners[0].caller):
+        with pytest.raises(NotAllowed):
+            trading.do(buying.create, who, card())
+    with pytest.raises(NotAllowed, match="a task belongs to a buyer"):
+        trading.do(buying.create, Caller("operator:main", frozenset({"buyer"})), card())
+
+
+def test_views_are_for_those_they_are_meant_for(lives) -> None:
+    trading, owners, tasks = lives
+    done = tasks[State.COMPLETED].id
+    refused = {
+        "report": (views.report, [OTHER_BUYER, owners[0].caller], {}),
+        "model": (views.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
+        "lines": (views.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
+        "proof": (views.proof, [BUYER, AUDITOR], {}),
+        "round": (views.open_round, [BUYER, AUDITOR], {}),
+    }
+    for view, callers, options in refused.values():
+        for who in callers:
+            with pytest.raises((NotAllowed, NotFound)):
+                trading.see(view, who, done, **options)

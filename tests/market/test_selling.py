@@ -1,0 +1,341 @@
+"""What owners say and sign: discovery, messages that follow each other, terms, erasure."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from fedbourse.game import discover, equilibrium, share_at
+from fedbourse.market import log, selling
+from fedbourse.market.service import escrow
+from fedbourse.market.task import State
+from fedbourse.wire.canonical import canonical, digest
+from fedbourse.wire.keys import SigningKey, verified
+from fedbourse.wire.messages import interest_message, line_document, plan_message
+from market.trading import BUYER, KEY, Trading
+
+R = 10_000_000
+
+
+@pytest.fixture
+def trading(store) -> Trading:
+    made = Trading(store)
+    made.fund(R)
+    return made
+
+
+def budgets(trading, task, owners) -> list[float]:
+    lines = {line.owner: line.budget for line in trading.lines(task.id)}
+    return [lines.get(owner.name, 0.0) for owner in owners]
+
+
+def play(trading, owners, reply, *, ticks=80, **changes):
+    """Let owners answer every tick with ``reply(owner, task)``, None for silence."""
+    task = trading.announced(owners, **changes)
+    for _ in range(ticks):
+        silent = False
+        for owner in owners:
+            budget = reply(owner, task)
+            silent = silent or budget is None
+            if budget is not None:
+                trading.plan(owner, task, budget)
+        trading.wait(60 if silent else 0)
+        task = trading.task(task.id)
+        if task.state is not State.ANNOUNCED:
+            return task
+    raise AssertionError("it never ended")
+
+
+def best(owner, task, value=None) -> float:
+    total = task.total_budget
+    return share_at(value or owner.value, total, reward=task.reward / 1e6) * total
+
+
+# -- discovery -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_withheld_values_reach_the_equilibrium(trading, count) -> None:
+    owners = trading.owners(*[1.0 + 2.0 * i / count for i in range(count)])
+    task = trading.settled(owners)
+    known = equilibrium([owner.value for owner in owners], reward=10.0)
+    assert task.tick <= 12
+    assert budgets(trading, task, owners) == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
+
+
+def test_lying_owners_reach_the_equilibrium_of_what_they_claim(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.4)
+    claimed = dict(zip((o.name for o in owners), (1.0, 2.0, 1.2, 0.5, 1.4), strict=True))
+    task = play(trading, owners, lambda owner, task: best(owner, task, claimed[owner.name]))
+    known = equilibrium(list(claimed.values()), reward=10.0)
+    assert task.tick <= 12
+    assert budgets(trading, task, owners) == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("max_rho", [100.0, 0.6])
+def test_owners_with_caps_reach_the_equilibrium_under_them(trading, max_rho) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3)
+    own = dict(zip((o.name for o in owners), (0.2, 50.0, 50.0, 50.0), strict=True))
+    caps = [min(cap, max_rho) for cap in own.values()]
+    task = play(
+        trading,
+        owners,
+        lambda owner, task: min(best(owner, task), own[owner.name], max_rho),
+        max_rho=max_rho,
+    )
+    known = discover([owner.value for owner in owners], reward=10.0, caps=caps)
+    assert budgets(trading, task, owners) == pytest.approx(known.budgets, rel=1e-6)
+    assert max(budgets(trading, task, owners)) <= max_rho
+    assert budgets(trading, task, owners)[0] == 0.2
+
+
+def test_silent_owners_hold_nobody_up_for_long(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3)
+    task = play(
+        trading, owners, lambda owner, task: None if owner is owners[3] else best(owner, task)
+    )
+    known = equilibrium([1.0, 1.1, 1.2], reward=10.0)
+    assert task.state is State.SETTLED
+    assert budgets(trading, task, owners)[:3] == pytest.approx(known.dense(), rel=1e-6)
+    assert budgets(trading, task, owners)[3] == 0.0
+
+
+def test_erratic_liars_are_ended_by_the_deadline_and_truthful_owners_decline(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.4)
+    dice = Random(7)
+
+    def reply(owner, task):
+        return dice.uniform(0.01, 90.0) if owner in owners[3:] else best(owner, task)
+
+    task = trading.announced(owners)
+    while trading.task(task.id).state is State.ANNOUNCED:
+        task = trading.task(task.id)
+        for owner in owners:
+            if (budget := reply(owner, task)) or owner in owners[:2]:
+                trading.plan(owner, task, max(budget, 1e-3))
+        trading.wait(240)
+    task = trading.task(task.id)
+    assert task.state is State.SETTLED
+    pay = {line.owner: line.payment for line in trading.lines(task.id)}
+    assert sum(pay.values()) == R
+    chosen = [owner for owner in owners if owner.name in pay]
+    for owner in chosen:
+        trading.decide(owner, task.id, accept=owner in owners[3:])
+    trading.advance()
+    task = trading.task(task.id)
+    assert task.state is State.TRAINING
+    assert {line.owner: line.payment for line in trading.lines(task.id)} == pay
+    declined = sum(amount for name, amount in pay.items() if name < owners[3].name)
+    assert trading.balance(BUYER.party) == declined
+    assert trading.balance(escrow(task.id)) == R - declined
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def test_each_message_holds_the_hash_of_the_one_before(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.settled(owners, report=True)
+    offer = next(e.body for e in trading.events(task.id) if e.kind == "announced")
+    assert offer["offer"]["previous"] == task.card.digest
+    assert digest(offer["offer"]) == offer["hash"] == task.offer
+    mine = trading.mine(owners[0], task.id)
+    said = interest_message(task=task.id, owner=owners[0].name, value=1.0, card=task.card.digest)
+    assert mine["interest"]["leaf"] == log.leaf(mine["interest"]["salt"], said)
+    plan = mine["plan"]
+    said = plan_message(
+        task=task.id, owner=owners[0].name, tick=0, budget=plan["budget"], offer=task.offer
+    )
+    assert plan["leaf"] == log.leaf(plan["salt"], said)
+    assert mine["terms"]["terms"]["previous"] == mine["line"]["leaf"]
+    assert mine["terms"]["terms"]["card"] == task.card.digest
+
+
+@pytest.mark.parametrize("previous", ["", "0" * 64])
+def test_a_message_that_follows_another_one_is_refused(trading, previous) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.opened()
+    with pytest.raises(Conflict, match="the card has the hash"):
+        trading.do(
+            selling.register_interest, owners[0].caller, task.id, value=None, previous=previous
+        )
+    task = trading.announced(owners)
+    options = {"tick": 0, "budget": 1.0, "previous": previous}
+    with pytest.raises(Conflict, match="the offer has the hash"):
+        trading.do(selling.submit_plan, owners[0].caller, task.id, **options)
+
+
+@pytest.mark.parametrize("tick", [-1, 1, 2**70])
+def test_a_plan_for_another_tick_is_refused(trading, tick) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners)
+    options = {"tick": tick, "budget": 1.0, "previous": task.offer}
+    with pytest.raises(Conflict, match="the offer stands at tick 0"):
+        trading.do(selling.submit_plan, owners[0].caller, task.id, **options)
+
+
+@pytest.mark.parametrize(
+    "budget", [-1.0, -1e-9, math.nan, math.inf, 100.1, 1e-101, "1", True, None]
+)
+def test_a_plan_that_is_no_budget_is_refused(trading, budget) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners)
+    options = {"tick": 0, "budget": budget, "previous": task.offer}
+    with pytest.raises(InvalidInput, match="budget must be"):
+        trading.do(selling.submit_plan, owners[0].caller, task.id, **options)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e101, 1e-101, "1", True])
+def test_a_value_that_is_none_is_refused(trading, value) -> None:
+    owners = trading.owners(1.0)
+    task = trading.opened()
+    options = {"value": value, "previous": task.card.digest}
+    with pytest.raises(InvalidInput, match="value must be"):
+        trading.do(selling.register_interest, owners[0].caller, task.id, **options)
+
+
+def test_the_last_interest_and_the_last_plan_count(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.opened()
+    for value in (3.0, None, 2.0):
+        trading.do(
+            selling.register_interest,
+            owners[0].caller,
+            task.id,
+            value=value,
+            previous=task.card.digest,
+        )
+    assert trading.mine(owners[0], task.id)["interest"]["value"] == 2.0
+    task = trading.announced(owners)
+    for budget in (3.0, 0.0, 2.0):
+        trading.plan(owners[0], task, budget)
+    assert trading.mine(owners[0], task.id)["plan"]["budget"] == 2.0
+    assert trading.advance() == 0  # one owner, however often it answers, is not two
+
+
+def test_who_showed_no_interest_plans_nothing(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners[:2])
+    with pytest.raises(NotAllowed, match="registered no interest"):
+        trading.plan(owners[2], task, 1.0)
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+def test_terms_are_signed_by_both_sides(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.in_training(owners)
+    for owner in owners:
+        mine = trading.mine(owner, task.id)
+        text = canonical(mine["terms"]["terms"])
+        assert verified(KEY.public, text, mine["terms"]["market_signature"])
+        assert verified(owner.key.public, text, mine["line"]["signature"])
+        assert not verified(owner.key.public, text + b" ", mine["line"]["signature"])
+
+
+def test_a_signature_of_another_key_or_of_other_terms_is_refused(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.settled(owners)
+    with pytest.raises(InvalidInput, match="signature must be the device's own"):
+        trading.decide(owners[0], task.id, key=SigningKey.generate())
+    with pytest.raises(InvalidInput, match="signature must be the device's own"):
+        trading.decide(owners[0], task.id, key=owners[1].key)
+    mine, other = (trading.mine(owner, task.id)["terms"] for owner in owners)
+    options = {"accept": True, "signature": owners[0].key.sign(canonical(other["terms"]))}
+    with pytest.raises(InvalidInput, match="signature must be the device's own"):
+        trading.do(
+            selling.decide, owners[0].caller, task.id, terms_digest=mine["digest"], **options
+        )
+    with pytest.raises(Conflict, match="the terms have the hash"):
+        trading.do(
+            selling.decide, owners[0].caller, task.id, terms_digest=other["digest"], **options
+        )
+    for signature in (None, "", "rubbish"):
+        with pytest.raises(InvalidInput, match="signature must be"):
+            trading.do(
+                selling.decide,
+                owners[0].caller,
+                task.id,
+                accept=True,
+                terms_digest=mine["digest"],
+                signature=signature,
+            )
+    assert all(line.state == "offered" for line in trading.lines(task.id))
+
+
+def test_a_decision_stands(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.settled(owners)
+    assert trading.decide(owners[0], task.id).state == "signed"
+    assert trading.decide(owners[0], task.id).state == "signed"
+    with pytest.raises(Conflict, match="has signed its terms already"):
+        trading.decide(owners[0], task.id, accept=False)
+    assert trading.decide(owners[1], task.id, accept=False).signature is None
+    with pytest.raises(Conflict, match="has declined its terms already"):
+        trading.decide(owners[1], task.id)
+
+
+def test_who_was_not_chosen_has_nothing_to_sign(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 9.0)
+    task = trading.settled(owners)
+    with pytest.raises(NotFound, match="was not chosen"):
+        trading.do(
+            selling.decide,
+            owners[2].caller,
+            task.id,
+            accept=False,
+            terms_digest="",
+            signature=None,
+        )
+
+
+# -- erasure ---------------------------------------------------------------------------------------
+
+
+def test_erasure_forgets_the_owner_and_keeps_the_log_whole(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.completed(owners, report=True)
+    before = trading.mine(owners[0], task.id)
+    trading.do(selling.erase, owners[0].caller, task.id)
+    after = trading.mine(owners[0], task.id)
+    assert after["interest"]["value"] is after["plan"]["budget"] is after["line"]["budget"] is None
+    for part in ("interest", "plan", "line"):
+        assert after[part]["salt"] == ""
+        assert after[part]["leaf"] == before[part]["leaf"]
+    assert after["terms"] is None
+    assert after["line"]["payment_micro"] == before["line"]["payment_micro"]
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+    for owner in owners:
+        found = trading.verified(task.id, owner=owner)
+        assert [check for check in found if check.passed is False] == []
+    line = trading.mine(owners[1], task.id)["line"]
+    assert line["leaf"] == log.leaf(
+        line["salt"],
+        line_document(
+            owner=owners[1].name, budget=line["budget"], payment_micro=line["payment_micro"]
+        ),
+    )
+    trading.do(selling.erase, owners[0].caller, task.id)  # once more changes nothing
+    assert trading.mine(owners[0], task.id) == after
+
+
+def test_erasure_of_everybody_keeps_the_log_whole(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.completed(owners, report=True, reward="best-reported", max_reward=10.0)
+    for owner in owners:
+        trading.do(selling.erase, owner.caller, task.id)
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+def test_nothing_is_erased_before_the_end_or_for_a_stranger(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.in_training(owners[:2])
+    with pytest.raises(Conflict, match="needs a task that has ended; it is training"):
+        trading.do(selling.erase, owners[0].caller, task.id)
+    with pytest.raises(NotFound, match="said nothing"):
+        trading.do(selling.erase, owners[2].caller, task.id)
+    with pytest.raises(NotAllowed):
+        trading.do(selling.erase, replace(BUYER), task.id)

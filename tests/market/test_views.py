@@ -1,0 +1,158 @@
+"""What each caller may see."""
+
+import json
+
+import pytest
+
+from fedbourse.errors import Conflict, NotAllowed, NotFound
+from fedbourse.market import buying, log, selling, views
+from fedbourse.market.task import State
+from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
+
+R = 10_000_000
+
+
+@pytest.fixture
+def trading(store) -> Trading:
+    made = Trading(store)
+    made.fund(R)
+    return made
+
+
+def test_what_everybody_sees_holds_no_owners_value_plan_or_name(trading) -> None:
+    owners = trading.owners(1.23456789, 1.3456789, 1.456789)
+    task = trading.completed(owners, report=True)
+    public = [views.task_document(task), *map(views.event_document, trading.events(task.id))]
+    text = json.dumps(public)
+    for owner in owners:
+        mine = trading.mine(owner, task.id)
+        assert owner.name not in text
+        for secret in (
+            owner.value,
+            mine["plan"]["budget"],
+            mine["plan"]["salt"],
+            mine["line"]["salt"],
+            mine["line"]["leaf"],
+        ):
+            assert str(secret) not in text
+
+
+def test_the_buyers_report_holds_totals_only(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.settled(owners)
+    trading.decide(owners[0], task.id, accept=False)
+    for owner in owners[1:]:
+        trading.decide(owner, task.id)
+    trading.advance()
+    task = trading.task(task.id)
+    trading.answer(owners[1], task)
+    report = trading.see(views.report, BUYER, task.id)
+    pay = [line.payment for line in trading.lines(task.id)]
+    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 1}
+    assert report["money_micro"] == {
+        "held": R,
+        "declined": pay[0],
+        "refunded": 0,
+        "earned": pay[1] // 4,
+        "escrow": R - pay[0] - pay[1] // 4,
+    }
+    assert not any(owner.name in json.dumps(report) for owner in owners)
+    trading.do(buying.cancel, BUYER, task.id)
+    money = trading.see(views.report, AUDITOR, task.id)["money_micro"]
+    assert money["held"] == money["declined"] + money["refunded"] + money["earned"] == R
+    for who in (caller("buyer:other"), owners[0].caller):
+        with pytest.raises(NotAllowed):
+            trading.see(views.report, who, task.id)
+
+
+def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 9.0)
+    task = trading.settled(owners)
+    settled = trading.events(task.id)[-1].body
+    for owner in owners[:3]:
+        mine = trading.mine(owner, task.id)
+        assert {mine[part]["owner"] for part in ("interest", "plan", "line")} == {owner.name}
+        found = trading.see(views.proof, owner.caller, task.id)
+        assert found["root"] == settled["lines_root"]
+        assert log.proves(
+            found["path"],
+            leaf=mine["line"]["leaf"],
+            position=found["position"],
+            root=settled["lines_root"],
+        )
+    assert trading.mine(owners[3], task.id)["line"] is None
+    with pytest.raises(NotFound, match="has no line"):
+        trading.see(views.proof, owners[3].caller, task.id)
+
+
+def test_auditors_and_operators_page_through_everybody(trading) -> None:
+    owners = trading.owners(*[1.0 + i / 50 for i in range(7)])
+    task = trading.settled(owners)
+    whole = trading.see(views.everybody, AUDITOR, task.id, after="", limit=100)
+    assert whole["next"] is None
+    found, after = [], ""
+    while after is not None:
+        page = trading.see(views.everybody, OPERATOR, task.id, after=after, limit=3)
+        found += page["owners"]
+        after = page["next"]
+    assert found == whole["owners"]
+    assert [each["owner"] for each in found] == [owner.name for owner in owners]
+    with pytest.raises(NotAllowed):
+        trading.see(views.everybody, BUYER, task.id, after="", limit=3)
+
+
+def test_the_model_is_the_buyers_once_it_is_completed(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.in_training(owners, rounds=1)
+    with pytest.raises(Conflict, match="needs a task that is completed"):
+        trading.see(views.model, BUYER, task.id)
+    for owner in owners:
+        trading.answer(owner, task)
+    trading.advance()
+    model = trading.see(views.model, BUYER, task.id)
+    assert len(model.model) == 8 * task.card.dimension
+    assert trading.events(task.id)[-1].body["model_hash"] == model.model_hash
+    for who in (caller("buyer:other"), AUDITOR, owners[0].caller):
+        with pytest.raises(NotAllowed):
+            trading.see(views.model, who, task.id)
+
+
+def test_the_open_round_is_for_those_who_signed(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 9.0)
+    task = trading.in_training(owners)
+    document = trading.see(views.open_round, owners[0].caller, task.id)
+    assert (document["round"], document["answered"]) == (0, False)
+    trading.answer(owners[0], task)
+    assert trading.see(views.open_round, owners[0].caller, task.id)["answered"]
+    assert trading.see(views.asked_model, owners[0].caller, task.id, round=0).model
+    with pytest.raises(Conflict, match="round 0 is open"):
+        trading.see(views.asked_model, owners[0].caller, task.id, round=1)
+    with pytest.raises(NotFound, match="signed no terms"):
+        trading.see(views.open_round, owners[2].caller, task.id)
+    trading.do(buying.cancel, BUYER, task.id)
+    with pytest.raises(Conflict, match="needs a task in training"):
+        trading.see(views.open_round, owners[0].caller, task.id)
+
+
+def test_what_an_owner_has_earned_is_what_it_was_paid(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    trading.fund(R, reference="second")
+    for payout in ("vested", "upfront"):
+        before = [trading.balance(owner.name) for owner in owners]
+        task = trading.settled(owners, payout=payout)
+        for owner in owners:
+            assert trading.mine(owner, task.id)["line"]["earned_micro"] == 0
+            trading.decide(owner, task.id)
+        trading.advance()
+        task = trading.task(task.id)
+        trading.answer(owners[0], task)
+        for end in (False, True):
+            if end:
+                trading.do(buying.cancel, BUYER, task.id)
+            for owner, held in zip(owners, before, strict=True):
+                earned = trading.mine(owner, task.id)["line"]["earned_micro"]
+                assert trading.balance(owner.name) - held == earned
+        assert trading.task(task.id).state is State.CANCELLED
+        trading.do(selling.erase, owners[0].caller, task.id)
+        earned = trading.mine(owners[0], task.id)["line"]["earned_micro"]
+        assert trading.balance(owners[0].name) - before[0] == earned

@@ -1,0 +1,251 @@
+"""A market in a real database with a clock that tests turn, and owners whose devices have keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from fedbourse.game import share_at
+from fedbourse.ledger import OUTSIDE
+from fedbourse.market import buying, clock, selling, training, views
+from fedbourse.market.parties import Caller, Device
+from fedbourse.market.service import Market, escrow
+from fedbourse.market.task import Line, Plan, State, Task
+from fedbourse.market.verify import Check, verify_task
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
+from fedbourse.wire.keys import SigningKey, key_id
+from fedbourse.wire.messages import privacy_terms
+
+KEY = SigningKey.generate()
+
+
+def card(**changes) -> TaskCard:
+    """A small task."""
+    items = {
+        "goal": "is it late?",
+        "data": "flights",
+        "scaling": "abc",
+        "loss": "logistic",
+        "query": "gradient",
+        "compensation": "proportional",
+        "reward": 10.0,
+        "model": "logistic",
+        "features": 3,
+        "classes": 2,
+        "dimension": 3,
+        "step_size": 1.0,
+        "rounds": 4,
+        "samples": 20,
+        "clip": 1.0,
+        "weights": "precision",
+        "payout": "vested",
+        "max_rho": 100.0,
+        "assumptions": Assumptions(weight=20.0),
+        "deadlines": Deadlines(),
+    }
+    return TaskCard(**(items | changes))
+
+
+def caller(party: str, device: str | None = None) -> Caller:
+    """Somebody with the scope that its name says."""
+    return Caller(party, frozenset({party.partition(":")[0]}), device)
+
+
+BUYER = caller("buyer:acme")
+OPERATOR = caller("operator:main")
+AUDITOR = caller("auditor:kay")
+
+
+@dataclass
+class Owner:
+    """An owner with a value, and a device with a key."""
+
+    name: str
+    value: float
+    key: SigningKey = field(default_factory=SigningKey.generate)
+
+    @property
+    def caller(self) -> Caller:
+        return caller(self.name, key_id(self.key.public))
+
+
+class Trading:
+    """What a test does to a market, each step in its own transaction."""
+
+    def __init__(self, store) -> None:
+        self.store = store
+        self.time_ms = 1_800_000_000_000
+        self.market = Market(KEY, now_ms=lambda: self.time_ms)
+
+    def owners(self, *values: float) -> list[Owner]:
+        """Enrol owners with these values."""
+        made = [Owner(f"owner:{i:06d}", value) for i, value in enumerate(values)]
+        with self.store.begin() as unit:
+            for owner in made:
+                device = owner.caller.device
+                unit.put_device(Device(device, owner.name, owner.key.public, self.time_ms))
+        return made
+
+    def fund(self, micro: int, *, party: str = BUYER.party, reference: str = "first") -> None:
+        """Give somebody money from outside."""
+        with self.store.begin() as unit:
+            self.market.pay(unit, f"deposit/{reference}", (OUTSIDE, party), micro, "test")
+
+    def do(self, command, who, *arguments, **options):
+        """Carry out one command."""
+        with self.store.begin() as unit:
+            return command(self.market, unit, who, *arguments, **options)
+
+    def see(self, view, *arguments, **options):
+        """Look at something."""
+        with self.store.read() as unit:
+            return view(unit, *arguments, **options)
+
+    def task(self, task_id: str) -> Task:
+        with self.store.read() as unit:
+            return unit.task(task_id)
+
+    def wait(self, seconds: float) -> int:
+        """Let time pass, and the market act."""
+        self.time_ms += int(seconds * 1000)
+        return self.advance()
+
+    def advance(self) -> int:
+        return clock.advance(self.market, self.store)
+
+    def balance(self, account: str) -> int:
+        with self.store.read() as unit:
+            return unit.balance(account)
+
+    # -- whole stretches ---------------------------------------------------------------------------
+
+    def opened(self, **changes) -> Task:
+        task = self.do(buying.create, BUYER, card(**changes))
+        return self.do(buying.open_task, BUYER, task.id)
+
+    def announced(self, owners, *, report: bool = False, **changes) -> Task:
+        task = self.opened(**changes)
+        for owner in owners:
+            self.do(
+                selling.register_interest,
+                owner.caller,
+                task.id,
+                value=owner.value if report else None,
+                previous=task.card.digest,
+            )
+        return self.do(buying.announce, BUYER, task.id)
+
+    def plan(self, owner: Owner, task: Task, budget: float | None = None) -> Plan:
+        """Answer the offer with a budget, or with the best one at the announced total."""
+        if budget is None:
+            share = share_at(owner.value, task.total_budget, reward=task.reward / 1e6)
+            budget = min(share * task.total_budget, task.card.max_rho)
+        return self.do(
+            selling.submit_plan,
+            owner.caller,
+            task.id,
+            tick=task.tick,
+            budget=budget,
+            previous=task.offer,
+        )
+
+    def settled(self, owners, *, ticks: int = 60, **changes) -> Task:
+        """Let all owners answer every tick until the market has settled by itself."""
+        task = self.announced(owners, **changes)
+        for _ in range(ticks):
+            for owner in owners:
+                self.plan(owner, task)
+            self.advance()
+            task = self.task(task.id)
+            if task.state is not State.ANNOUNCED:
+                return task
+        raise AssertionError(f"no settlement after {ticks} ticks")
+
+    def decide(
+        self, owner: Owner, task_id: str, *, accept: bool = True, key: SigningKey | None = None
+    ) -> Line:
+        """Sign with the owner's key, or with another one; or decline."""
+        mine = self.mine(owner, task_id)["terms"]
+        return self.do(
+            selling.decide,
+            owner.caller,
+            task_id,
+            accept=accept,
+            terms_digest=mine["digest"],
+            signature=(key or owner.key).sign(canonical(mine["terms"])) if accept else None,
+        )
+
+    def mine(self, owner: Owner, task_id: str) -> dict:
+        with self.store.read() as unit:
+            return views.mine(self.market, unit, owner.caller, task_id)
+
+    def lines(self, task_id: str):
+        with self.store.read() as unit:
+            return unit.lines(task_id)
+
+    def in_training(self, owners, **changes) -> Task:
+        task = self.settled(owners, **changes)
+        chosen = {line.owner for line in self.lines(task.id)}
+        for owner in owners:
+            if owner.name in chosen:
+                self.decide(owner, task.id)
+        self.advance()
+        return self.task(task.id)
+
+    def answer(self, owner: Owner, task: Task, *, round: int | None = None) -> dict:
+        number = task.round if round is None else round
+        body = noise(task, self.mine(owner, task.id)["line"]["budget"], f"{owner.name} {number}")
+        return self.do(training.accept_answer, owner.caller, task.id, round=number, body=body)
+
+    def verified(self, task_id: str, *, owner: Owner | None = None) -> list[Check]:
+        """Verify a task as an auditor, or as an owner."""
+        return verify_task(**self.records(task_id, viewer=owner or AUDITOR))
+
+    def records(self, task_id: str, *, viewer: Owner | Caller | None) -> dict:
+        """Fetch what an auditor, an owner, or a stranger (None) may see, as JSON gives it."""
+        with self.store.read() as unit:
+            task = unit.task(task_id)
+            found = {
+                "task": views.task_document(task),
+                "card": task.card.document,
+                "events": [views.event_document(e) for e in unit.events(task_id, limit=10_000)],
+            }
+            if isinstance(viewer, Owner):
+                own = views.mine(self.market, unit, viewer.caller, task_id)
+                if own["line"]:
+                    own["proof"] = views.proof(unit, viewer.caller, task_id)
+                found["own"] = own
+            elif viewer is not None:
+                everybody = views.everybody(unit, viewer, task_id, after="", limit=100_000)
+                entries = unit.entries(account=escrow(task_id), limit=100_000)
+                found["owners"] = everybody["owners"]
+                found["entries"] = [asdict(entry) for entry in entries]
+        return json.loads(json.dumps(found))
+
+    def completed(self, owners, **changes) -> Task:
+        """Let everybody who was chosen answer every round."""
+        task = self.in_training(owners, **changes)
+        chosen = {line.owner for line in self.lines(task.id)}
+        for _ in range(task.card.rounds):
+            for owner in owners:
+                if owner.name in chosen:
+                    self.answer(owner, task)
+            self.advance()
+            task = self.task(task.id)
+        return task
+
+    def events(self, task_id: str) -> list:
+        with self.store.read() as unit:
+            return unit.events(task_id, limit=10_000)
+
+
+def noise(task: Task, budget: float, seed: str) -> bytes:
+    """An answer that passes the market's checks: pure noise, the same for the same seed."""
+    scale = privacy_terms(task.card, task=task.id, budget=budget).scale
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
+    vector = np.random.default_rng(number).normal(0, scale, task.card.dimension)
+    return vector.astype("<f8").tobytes()

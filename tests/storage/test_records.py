@@ -1,0 +1,442 @@
+"""What is stored comes back as it was, over both databases."""
+
+import dataclasses
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import text
+
+from fedbourse.errors import CannotWrite, Conflict, InvalidInput, InvalidNumber, NotFound
+from fedbourse.market.parties import Device, Enrolment, Token
+from fedbourse.market.ports import Store, Unit
+from fedbourse.market.task import Answer, Interest, Response, Round, State
+from fedbourse.storage import SqlStore
+from storage.records import (
+    ACME,
+    ANN,
+    BOB,
+    CARD,
+    TASK,
+    a_line,
+    a_plan,
+    a_task,
+    some_events,
+    with_task,
+)
+
+LARGEST = 2**63 - 1
+
+
+def test_a_store_is_what_the_market_asks_for(store: SqlStore) -> None:
+    as_store: Store = store
+    with as_store.begin() as unit:
+        as_unit: Unit = unit
+    for protocol in Unit.__mro__[:-2]:
+        for name in vars(protocol):
+            assert name.startswith("_") or callable(getattr(as_unit, name))
+
+
+def test_a_task_comes_back_as_it_was(store: SqlStore) -> None:
+    task = a_task(state=State.DRAFT)
+    later = dataclasses.replace(
+        task,
+        state=State.ANNOUNCED,
+        deadline_ms=LARGEST,
+        interested=3,
+        reward=LARGEST,
+        tick=2,
+        tick_ends_ms=5,
+        total_budget=0.1 + 0.2,
+        discovery='{"a": 1}',
+        offer="ab",
+        round=4,
+        last_sequence=9,
+        last_hash="cd",
+    )
+    with store.begin() as unit:
+        unit.add_task(task)
+        assert unit.task(TASK, lock="share") == task
+        unit.save_task(later)
+    with store.read() as unit:
+        assert unit.task(TASK, lock="change") == later
+        assert unit.task(TASK).card.digest == CARD.digest
+
+
+def test_saving_a_task_leaves_its_card_buyer_and_birth(store: SqlStore) -> None:
+    with_task(store)
+    other = dataclasses.replace(CARD, goal="another goal")
+    with store.begin() as unit:
+        changed = dataclasses.replace(
+            a_task(), card=other, buyer="buyer:eve", created_ms=9, round=1
+        )
+        unit.save_task(changed)
+        assert unit.task(TASK) == dataclasses.replace(a_task(), round=1)
+
+
+def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
+    with store.begin() as unit:
+        for ask in (
+            lambda: unit.task("none"),
+            lambda: unit.save_task(a_task("none")),
+            lambda: unit.round("none", 0),
+            lambda: unit.close_round("none", 0, at_ms=1, answers=0),
+            lambda: unit.decide_line("none", ANN, "signed"),
+            lambda: unit.count_answer("none", ANN),
+            lambda: unit.mark_sent("none", at_ms=1),
+            lambda: unit.revoke_token("none", at_ms=1),
+        ):
+            with pytest.raises(NotFound):
+                ask()
+        assert unit.interest("none", ANN) is None
+        assert unit.plan("none", ANN) is None
+        assert unit.line("none", ANN) is None
+        assert unit.answer("none", 0, ANN) is None
+        assert unit.token_with("none") is None
+        assert unit.device("none") is None
+        assert unit.use_enrolment("none", at_ms=1) is None
+        assert unit.balance("owner:nobody") == 0
+
+
+def test_what_belongs_to_no_task_is_refused(store: SqlStore) -> None:
+    for write in (
+        lambda unit: unit.put_plan(a_plan(ANN)),
+        lambda unit: unit.append_event(some_events(1)[0]),
+        lambda unit: unit.add_lines([a_line(ANN)]),
+    ):
+        with pytest.raises(NotFound), store.begin() as unit:
+            write(unit)
+
+
+def test_tasks_are_listed_newest_first(store: SqlStore) -> None:
+    ids = [f"{number:024x}" for number in range(6)]
+    states = [State.DRAFT, State.OPEN, State.ANNOUNCED, State.SETTLED, State.TRAINING]
+    states += [State.COMPLETED]
+    with store.begin() as unit:
+        for task, state in zip(ids, states, strict=True):
+            unit.add_task(a_task(task, state=state, buyer=ACME if int(task, 16) % 2 else "buyer:z"))
+
+        def listed(**wanted) -> list[int]:
+            return [int(task.id, 16) for task in unit.tasks(**({"limit": 10} | wanted))]
+
+        assert listed() == [5, 4, 3, 2, 1, 0]
+        assert listed(limit=2) == [5, 4]
+        assert listed(before=ids[2]) == [1, 0]
+        assert listed(buyer=ACME) == [5, 3, 1]
+        assert listed(states=[State.OPEN, State.DRAFT]) == [1, 0]
+        assert sorted(int(task.id, 16) for task in unit.active_tasks()) == [1, 2, 3, 4]
+    with pytest.raises(Conflict), store.begin() as unit:
+        unit.add_task(a_task(ids[0]))
+
+
+def test_events_come_back_in_order(store: SqlStore) -> None:
+    with_task(store)
+    events = some_events(5)
+    with store.begin() as unit:
+        for event in events:
+            unit.append_event(event)
+        assert unit.events(TASK, limit=9) == events
+        assert unit.events(TASK, after=1, limit=2) == events[2:4]
+        assert unit.events("none", limit=9) == []
+
+
+def test_an_event_has_no_second_and_follows_the_one_before(store: SqlStore) -> None:
+    with_task(store)
+    first, second, third = some_events(3)
+    with store.begin() as unit:
+        unit.append_event(first)
+    loose = dataclasses.replace(second, previous=third.hash)
+    for wrong in (first, dataclasses.replace(first, kind="other"), third, loose):
+        with pytest.raises(Conflict), store.begin() as unit:
+            unit.append_event(wrong)
+    with store.begin() as unit:
+        unit.append_event(second)
+        assert unit.events(TASK, limit=9) == [first, second]
+
+
+def test_interests_and_plans_replace_earlier_ones(store: SqlStore) -> None:
+    with_task(store)
+    first = Interest(task=TASK, owner=ANN, value=None, salt="s", leaf="l", at_ms=1)
+    second = dataclasses.replace(first, value=1 / 3, salt="t", at_ms=2)
+    with store.begin() as unit:
+        unit.put_interest(first)
+        assert unit.interest(TASK, ANN) == first
+        unit.put_interest(second)
+        assert unit.interests(TASK) == [second]
+        assert unit.count_interests(TASK) == 1
+        unit.put_plan(a_plan(ANN))
+        unit.put_plan(a_plan(BOB, tick=1))
+        assert unit.count_plans(TASK, tick=0) == 1
+        unit.put_plan(a_plan(ANN, tick=1, budget=0.25))
+        assert unit.plan(TASK, ANN) == a_plan(ANN, tick=1, budget=0.25)
+        assert unit.plans(TASK) == [a_plan(ANN, tick=1, budget=0.25), a_plan(BOB, tick=1)]
+        assert (unit.count_plans(TASK, tick=0), unit.count_plans(TASK, tick=1)) == (0, 2)
+        assert unit.plans(TASK, after=ANN, limit=1) == [a_plan(BOB, tick=1)]
+        assert unit.interests(TASK, after=ANN) == []
+
+
+def test_lines_are_decided_counted_and_erased(store: SqlStore) -> None:
+    with_task(store)
+    cat = "owner:cat"
+    with store.begin() as unit:
+        unit.put_interest(Interest(TASK, ANN, 2.0, "s", "l", 1))
+        unit.put_plan(a_plan(ANN))
+        unit.add_lines(a_line(owner, position=n) for n, owner in enumerate((ANN, BOB, cat)))
+        unit.add_lines([])
+        unit.decide_line(TASK, ANN, "signed", signature="sig")
+        unit.decline_silent(TASK)
+        assert [unit.count_answer(TASK, ANN) for _ in range(3)] == [1, 2, 3]
+        states = [(line.owner, line.state, line.answered) for line in unit.lines(TASK)]
+        assert states == [(ANN, "signed", 3), (BOB, "declined", 0), (cat, "declined", 0)]
+        assert unit.lines(TASK, after=ANN, limit=1) == [unit.line(TASK, BOB, lock="change")]
+        assert unit.count_lines(TASK, state="declined") == 2
+
+        before = unit.line(TASK, ANN)
+        unit.erase(TASK, ANN)
+        assert unit.line(TASK, ANN) == dataclasses.replace(before, budget=None, salt="")
+        assert unit.plan(TASK, ANN) == dataclasses.replace(a_plan(ANN), budget=None, salt="")
+        assert unit.interest(TASK, ANN) == Interest(TASK, ANN, None, "", "l", 1)
+        assert unit.line(TASK, BOB).budget == 0.5
+
+
+def test_many_lines_are_stored_at_once(store: SqlStore) -> None:
+    with_task(store)
+    lines = [a_line(f"owner:{n:06}", position=n, budget=n / 7) for n in range(25_000)]
+    with store.begin() as unit:
+        unit.add_lines(iter(lines))
+    with store.read() as unit:
+        assert unit.lines(TASK) == lines
+    with pytest.raises(Conflict), store.begin() as unit:
+        unit.add_lines([a_line("owner:new"), a_line("owner:000003")])
+    with store.read() as unit:
+        assert unit.line(TASK, "owner:new") is None
+
+
+def test_names_are_in_the_order_of_code_points(store: SqlStore) -> None:
+    with_task(store)
+    names = ["owner:" + end for end in ("a", "B", "_", "-", "é", "z", "Z", "\uffee", "😀", "a b")]
+    with store.begin() as unit:
+        for name in names:
+            unit.put_plan(a_plan(name))
+            unit.put_interest(Interest(TASK, name, None, "", "", 1))
+        unit.add_lines([a_line(name) for name in names])
+        assert [plan.owner for plan in unit.plans(TASK)] == sorted(names)
+        assert [interest.owner for interest in unit.interests(TASK)] == sorted(names)
+        assert [line.owner for line in unit.lines(TASK)] == sorted(names)
+        assert [line.owner for line in unit.lines(TASK, after="owner:a")] == [
+            name for name in sorted(names) if name > "owner:a"
+        ]
+
+
+def test_postgresql_is_told_to_compare_names_by_code_point(postgresql) -> None:
+    # Where the cluster's own order is that of code points, only the catalogue shows the difference.
+    import psycopg
+
+    with psycopg.connect(postgresql.url("fedbourse_template")) as connection:
+        rows = connection.execute(
+            "SELECT table_name || '.' || column_name FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND collation_name = 'C'"
+        ).fetchall()
+    ordered = {"plans.owner", "interests.owner", "lines.owner", "answers.owner", "accounts.id"}
+    ordered |= {"tasks.id", "tokens.id", "transfers.id", "transfers.source", "plans.task"}
+    assert ordered <= {name for (name,) in rows}
+
+
+def test_floats_come_back_to_the_bit(store: SqlStore) -> None:
+    with_task(store)
+    rng = random.Random(1)
+    floats = [0.0, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 0.1, 1 / 3, 1e22]
+    while len(floats) < 500:
+        (number,) = struct.unpack("<d", rng.randbytes(8))
+        if 0 < number < float("inf"):
+            floats.append(number)
+    owners = [f"owner:{n:04}" for n in range(len(floats))]
+    with store.begin() as unit:
+        for owner, number in zip(owners, floats, strict=True):
+            unit.put_plan(a_plan(owner, budget=number))
+        unit.add_lines(a_line(o, budget=number) for o, number in zip(owners, floats, strict=True))
+    exact = [struct.pack("<d", number) for number in floats]
+    with store.read() as unit:
+        assert [struct.pack("<d", plan.budget) for plan in unit.plans(TASK)] == exact
+        assert [struct.pack("<d", line.budget) for line in unit.lines(TASK)] == exact
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -0.0])
+def test_floats_that_cannot_come_back_are_refused(store: SqlStore, wrong: float) -> None:
+    with_task(store)
+    for write in (
+        lambda unit: unit.put_plan(a_plan(ANN, budget=wrong)),
+        lambda unit: unit.add_lines([a_line(ANN, budget=wrong)]),
+        lambda unit: unit.put_interest(Interest(TASK, ANN, wrong, "", "", 1)),
+        lambda unit: unit.save_task(dataclasses.replace(a_task(), total_budget=wrong)),
+    ):
+        with pytest.raises(InvalidNumber, match="found"), store.begin() as unit:
+            write(unit)
+
+
+def test_integers_beyond_64_bits_are_refused(store: SqlStore) -> None:
+    with_task(store)
+    for write in (
+        lambda unit: unit.save_task(dataclasses.replace(a_task(), deadline_ms=2**63)),
+        lambda unit: unit.add_lines([dataclasses.replace(a_line(ANN), payment=2**63)]),
+        lambda unit: unit.add_lines([dataclasses.replace(a_line(ANN), payment=-1)]),
+    ):
+        with pytest.raises(InvalidInput), store.begin() as unit:
+            write(unit)
+
+
+def test_rounds_and_answers_come_back(store: SqlStore) -> None:
+    with_task(store)
+    model = bytes(range(256)) * 40
+    round_ = Round(TASK, 0, model, "mh", "q", 1, 2)
+    answers = [Answer(TASK, 0, owner, b"\0\1\xff" + model, "h", "{}", 5) for owner in (ANN, BOB)]
+    with store.begin() as unit:
+        unit.add_round(round_)
+        for answer in reversed(answers):
+            unit.add_answer(answer)
+        assert unit.round(TASK, 0) == round_
+        assert unit.answers(TASK, 0) == answers
+        assert unit.answer(TASK, 0, BOB) == answers[1]
+        assert unit.count_answers(TASK, 0) == 2
+    for again in (lambda u: u.add_answer(answers[0]), lambda u: u.add_round(round_)):
+        with pytest.raises(Conflict), store.begin() as unit:
+            again(unit)
+    with store.begin() as unit:
+        unit.close_round(TASK, 0, at_ms=9, answers=2)
+        closed = dataclasses.replace(round_, closed_ms=9, answers=2, model=b"")
+        assert unit.round(TASK, 0) == closed
+        dropped = [dataclasses.replace(answer, vector=None) for answer in answers]
+        assert unit.answers(TASK, 0) == dropped
+
+
+def test_tokens_come_back_and_end(store: SqlStore) -> None:
+    first = Token("t1", "h1", ACME, frozenset({"buyer", "auditor"}), 1)
+    second = Token("t2", "h2", "operator:main", frozenset(), 1, expires_ms=LARGEST)
+    with store.begin() as unit:
+        unit.add_token(second)
+        unit.add_token(first)
+        assert unit.token_with("h1") == first
+        assert unit.tokens(limit=9) == [first, second]
+        assert unit.tokens(after="t1", limit=9) == [second]
+        unit.revoke_token("t1", at_ms=5)
+        unit.revoke_token("t1", at_ms=6)
+        assert unit.token_with("h1") == dataclasses.replace(first, revoked_ms=5)
+
+
+def test_a_one_time_token_is_used_once_and_in_time(store: SqlStore) -> None:
+    with store.begin() as unit:
+        unit.add_enrolment(Enrolment("h", ANN, expires_ms=10))
+        unit.add_enrolment(Enrolment("old", ANN, expires_ms=10))
+        assert unit.use_enrolment("old", at_ms=10) is None
+        assert unit.use_enrolment("h", at_ms=9) == ANN
+        assert unit.use_enrolment("h", at_ms=9) is None
+
+
+def test_an_owner_has_one_live_device(store: SqlStore) -> None:
+    first, second = (Device(id, ANN, f"key {id}", at) for id, at in (("d1", 1), ("d2", 2)))
+    with store.begin() as unit:
+        unit.put_device(first)
+        unit.put_device(Device("d3", BOB, "key d3", 1))
+        unit.put_device(second)
+        assert unit.device("d1") == dataclasses.replace(first, retired_ms=2)
+        assert unit.device("d2") == second
+        assert unit.device("d3").retired_ms is None
+        unit.put_device(dataclasses.replace(first, enrolled_ms=3))
+        assert unit.device("d1") == dataclasses.replace(first, enrolled_ms=3)
+        assert unit.device("d2").retired_ms == 3
+    with pytest.raises(Conflict, match="another owner"), store.begin() as unit:
+        unit.put_device(Device("d1", BOB, "key d1", 4))
+    with store.read() as unit:
+        assert unit.device("d3").retired_ms is None
+
+
+def test_a_nonce_is_taken_once_until_it_is_purged(store: SqlStore) -> None:
+    with store.begin() as unit:
+        assert unit.remember_nonce("d1", "n", expires_ms=10)
+        assert not unit.remember_nonce("d1", "n", expires_ms=99)
+        assert unit.remember_nonce("d2", "n", expires_ms=20)
+        unit.purge(before_ms=15)
+        assert unit.remember_nonce("d1", "n", expires_ms=30)
+        assert not unit.remember_nonce("d2", "n", expires_ms=30)
+
+
+def test_a_kept_response_is_given_again_until_it_is_purged(store: SqlStore) -> None:
+    response = Response("f", 201, '{"é": 1}')
+    with store.begin() as unit:
+        assert unit.claim(ANN, "key", "f", at_ms=5) is None
+        unit.keep_response(ANN, "key", response)
+        assert unit.claim(BOB, "key", "f", at_ms=50) is None
+        with pytest.raises(NotFound):
+            unit.keep_response(ANN, "other", response)
+    with store.begin() as unit:
+        assert unit.claim(ANN, "key", "other", at_ms=6) == response
+        with pytest.raises(Conflict, match="never answered"):
+            unit.claim(BOB, "key", "f", at_ms=51)
+        unit.purge(before_ms=6)
+        assert unit.claim(ANN, "key", "g", at_ms=7) is None
+
+
+def test_nothing_counts_of_a_transaction_that_raises(store: SqlStore) -> None:
+    def fails() -> None:
+        with store.begin() as unit:
+            unit.add_task(a_task())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    with store.read() as unit, pytest.raises(NotFound):
+        unit.task(TASK)
+
+
+def test_a_savepoint_undoes_only_what_is_inside(store: SqlStore) -> None:
+    with store.begin() as unit:
+        unit.add_task(a_task())
+        with suppress(Conflict), unit.savepoint():
+            unit.put_plan(a_plan(ANN))
+            unit.append_event(some_events(2)[1])
+            pytest.fail("an event without the one before was stored")
+        with unit.savepoint():
+            unit.put_plan(a_plan(BOB))
+    with store.read() as unit:
+        assert [plan.owner for plan in unit.plans(TASK)] == [BOB]
+
+
+def test_a_reader_sees_one_moment_and_writes_nothing(store: SqlStore) -> None:
+    with_task(store)
+    with store.read() as unit:
+        assert unit.count_plans(TASK, tick=0) == 0
+        with store.begin() as writer:
+            writer.put_plan(a_plan(ANN))
+        assert unit.count_plans(TASK, tick=0) == 0
+    with pytest.raises(CannotWrite), store.read() as unit:
+        unit.put_plan(a_plan(BOB))
+    with store.begin() as unit:
+        unit.put_plan(a_plan(BOB))
+        assert unit.count_plans(TASK, tick=0) == 2
+
+
+def test_a_card_is_never_changed_by_anybody(store: SqlStore) -> None:
+    with_task(store)
+    for statement in (
+        "UPDATE tasks SET card = '{}'",
+        "UPDATE tasks SET buyer = 'buyer:eve'",
+        "UPDATE tasks SET created_ms = 2",
+        "DELETE FROM tasks",
+    ):
+        with pytest.raises(Conflict, match="never changed"), store.begin() as unit:
+            unit._connection.execute(text(statement))
+    with store.begin() as unit:
+        unit._connection.execute(text("UPDATE tasks SET round = 3"))
+
+
+def test_what_is_erased_leaves_an_sqlite_file(tmp_path) -> None:
+    file = tmp_path / "market.db"
+    with SqlStore(f"sqlite:///{file}") as store:
+        with_task(store)
+        with store.begin() as unit:
+            unit.put_plan(dataclasses.replace(a_plan(ANN), salt="pepper" * 9))
+    assert b"pepper" * 9 in file.read_bytes()
+    with SqlStore(f"sqlite:///{file}") as store, store.begin() as unit:
+        unit.erase(TASK, ANN)
+    assert b"pepper" not in file.read_bytes()
