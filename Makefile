@@ -22,20 +22,22 @@ lint: $(READY) ## check style, types and layers only
 	$(BIN)/lint-imports --no-logo
 
 tests: $(READY) ## run the tests only
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
 
 format: $(READY) ## put the code into the one format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(READY) ## kill devices at random moments (minutes), and write the table
+soak: $(READY) ## kill devices and markets at random moments (minutes), and write the tables
 	@mkdir -p build
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
+	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md
 
-benchmarks: $(READY) ## measure solver and training against peers (minutes, 6 GB; installs peers)
+benchmarks: $(READY) ## measure solver, training and market against peers (minutes, 6 GB; installs peers)
 	@mkdir -p build
 	$(BIN)/python benchmarks/equilibrium.py > build/performance.md && mv build/performance.md docs/
 	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
+	$(BIN)/python benchmarks/market.py > build/performance-market.md && mv build/performance-market.md docs/
 
 docs: $(READY) ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py

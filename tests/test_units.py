@@ -47,3 +47,35 @@ def test_ranges_are_told() -> None:
     with pytest.raises(InvalidNumber, match=r"whole number; found 1\.5"):
         whole_number("x", 1.5, at_least=1)
     assert whole_number("x", 2.0, at_least=1) == 2
+
+
+@pytest.mark.parametrize(
+    ("credits", "micro"),
+    [
+        ("1.25", 1_250_000),
+        ("-3.5", -3_500_000),
+        ("1e3", 10**9),
+        ("1.00000000000000000000000000000000000000", 10**6),
+        ("12345678901234567890123.1234560", 12345678901234567890123123456),
+        ("0e99999", 0),
+    ],
+)
+def test_credits_are_turned_into_micro_credits_exactly(credits, micro) -> None:
+    assert micro_credits(credits) == micro
+
+
+@pytest.mark.parametrize(
+    ("credits", "sentence"),
+    [
+        ("1e999999999", "credits must be below 10"),
+        ("9" * 10_000, "credits must be below 10"),
+        ("1e-7", "at most six decimals; found '1e-7'"),
+        ("1e-999999999", "at most six decimals"),
+        ("12345678901234567890123456789.1234567", "at most six decimals"),
+        ("nan", "whole or decimal number; found 'nan'"),
+        (1.5, "whole or decimal number; found 1.5"),
+    ],
+)
+def test_credits_that_are_none_get_one_sentence(credits, sentence) -> None:
+    with pytest.raises(InvalidNumber, match=sentence):
+        micro_credits(credits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import NewType
 
 from fedbourse.errors import InvalidInput, InvalidNumber
@@ -26,11 +27,13 @@ def micro_credits(credits: int | str | Decimal) -> MicroCredits:
     except (InvalidOperation, TypeError, ValueError):
         amount = Decimal("NaN")
     if isinstance(credits, (bool, float)) or not amount.is_finite():
-        raise InvalidNumber(f"credits must be a whole or decimal number; found {credits!r}")
-    micro = amount * MICRO_CREDITS_PER_CREDIT
-    if micro != micro.to_integral_value():
-        raise InvalidNumber(f"credits have at most six decimals; found {credits}")
-    return MicroCredits(int(micro))
+        raise InvalidNumber(f"credits must be a whole or decimal number; found {_shown(credits)}")
+    if amount and amount.adjusted() > 30:
+        raise InvalidNumber(f"credits must be below 10^30; found {_shown(credits)}")
+    micro = Fraction(amount) * MICRO_CREDITS_PER_CREDIT if amount.adjusted() > -30 else None
+    if amount and (micro is None or micro.denominator != 1):
+        raise InvalidNumber(f"credits have at most six decimals; found {_shown(credits)}")
+    return MicroCredits(int(micro or 0))
 
 
 def credits_text(amount: int) -> str:

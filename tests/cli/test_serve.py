@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import threading
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from cli.markets import WAIT_S, Shell, command, running_market, until
-from fedbourse import bootstrap_market
+from fedbourse.bootstrap import market as bootstrap_market
 from fedbourse.cli import main
 from fedbourse.errors import Unreachable
 from fedbourse.market.access import hash_of
@@ -144,9 +145,9 @@ def test_a_crash_before_the_token_counts_leads_to_another_one(tmp_path, monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(bootstrap_market, "write_private", lambda *a: real(*a) or 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                bootstrap_market.first_operator_token(tmp_path, market, store)
+                bootstrap_market.operator_token(tmp_path, market, store)
         lost = file.read_text()
-        assert bootstrap_market.first_operator_token(tmp_path, market, store) == file
+        assert bootstrap_market.operator_token(tmp_path, market, store) == file
         assert file.read_text() != lost
         with store.read() as unit:
             (token,) = unit.tokens(limit=9)
@@ -161,6 +162,9 @@ def test_neither_a_token_that_was_taken_away_nor_a_lost_key_is_made_again(tmp_pa
     with running_market(folder) as again:
         assert again.ready["operator_token_file"] is None
         assert not (folder / "operator.token").exists()
+    with running_market(folder, "--new-operator-token") as third:
+        shell = Shell(capsys, third.url)
+        assert len(shell.json("token", "list", token=third.operator)["tokens"]) == 2
     (folder / "market.key").unlink()
     code, sentence = refused(capsys, "--folder", folder, "--port", "0")
     assert code == 2
@@ -355,3 +359,27 @@ def test_the_shell_of_these_tests_reaches_the_market(market, capsys) -> None:
     code, sentence = Shell(capsys, market.url).refused("task", "show", "0" * 24)
     assert (code, "Traceback" in sentence) == (10, False)
     assert os.getpid() != market.process.pid
+
+
+def test_whoever_says_nothing_or_half_a_request_is_not_waited_for(tmp_path) -> None:
+    with running_market(tmp_path / "m") as market:
+        host, port = market.url.removeprefix("http://").split(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=WAIT_S) as silent,
+            socket.create_connection((host, int(port)), timeout=WAIT_S) as halfway,
+        ):
+            halfway.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x")
+            for connection in (silent, halfway):
+                assert connection.recv(1) == b""  # closed, well before the test gives up
+
+
+def test_a_balance_that_was_changed_by_hand_is_not_served(tmp_path, capsys) -> None:
+    folder = tmp_path / "m"
+    with running_market(folder):
+        pass
+    with sqlite3.connect(folder / "market.db") as database:
+        database.execute("INSERT INTO accounts (id, balance) VALUES ('owner:evil', 7)")
+    database.close()
+    code, sentence = refused(capsys, "--folder", folder, "--port", "0")
+    assert code == 15
+    assert "1 accounts do not hold what their transfers leave, owner:evil among them" in sentence

@@ -96,8 +96,8 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     kinds = [line.split()[3] for line in out.splitlines()]
     assert kinds[:4] == ["created", "opened", "announced", "settled"]
     assert kinds[-1] == "completed"
-    assert "R 3.000000 credits, P " in out
-    assert "declined 0.750000 credits, signed 2" in out
+    assert "R 3.000000 credits, as the card says; P " in out
+    assert "2 signed, 1 declined; 0.750000 credits go back" in out
 
 
 def test_watching_shows_events_as_they_happen_and_ends_with_the_task(
@@ -157,6 +157,8 @@ def test_watching_goes_on_where_it_broke_off_when_the_market_starts_again(
 def test_an_example_card_can_be_published_as_it_is(shell, acme, tmp_path, capsys) -> None:
     file = tmp_path / "example.json"
     assert main(["task", "card", "--out", str(file)]) == 0
+    assert "an example card is in" in capsys.readouterr().out
+    assert main(["task", "card", "--out", str(file)]) == 5  # it may have been edited
     assert main(["task", "card"]) == 0
     assert capsys.readouterr().out == file.read_text()
     assert shell.json("task", "create", file, token=acme)["state"] == "draft"

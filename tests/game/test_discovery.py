@@ -109,3 +109,18 @@ def test_capped_owners_are_led_to_the_capped_equilibrium(values, cap) -> None:
     expected[known.participants] = known.budgets
     assert found.budgets == pytest.approx(expected, rel=1e-6, abs=1e-9)
     assert (found.budgets <= cap * (1 + 1e-12)).all()
+
+
+def test_a_bracket_that_was_lied_shut_does_not_count_as_standing_still() -> None:
+    values, reward = [1.0, 1.0, 1.0], 10.0
+    market = Discovery.start(total_budget=9.0)
+    for share_sum in (0.9, 1.2, 0.999, 1.001, 0.9999, 1.0001, 0.99999, 1.00001) * 4:
+        market = market.move(positive=3, share_sum=share_sum)
+    market = market.move(positive=3, share_sum=0.002)
+    assert not market.settled
+    for _ in range(60):  # everybody is honest from here on
+        if market.settled:
+            break
+        answers = [share_at(v, market.total_budget, reward=reward) for v in values]
+        market = market.move(positive=sum(s > 0 for s in answers), share_sum=sum(answers))
+    assert market.total_budget == pytest.approx(equilibrium(values, reward=reward).total_budget)

@@ -129,7 +129,7 @@ def test_nobody_takes_out_more_than_it_has(trading) -> None:
 @pytest.mark.parametrize("who", [OPERATOR, AUDITOR, caller("owner:ann")], ids=str)
 def test_nobody_takes_money_out_of_anothers_account(trading, who) -> None:
     trading.fund(500)
-    with pytest.raises(NotAllowed, match="only buyer:acme takes money out"):
+    with pytest.raises(NotAllowed):
         take(trading, who, 1, account=BUYER.party)
 
 

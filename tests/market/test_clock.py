@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbourse.market import buying, selling
+from fedbourse.market import buying, clock, selling
 from fedbourse.market.service import escrow
 from fedbourse.market.task import State
 from market.trading import BUYER, Trading
@@ -203,3 +203,20 @@ def test_a_late_clock_goes_one_step_at_a_time(trading) -> None:
     assert trading.task(task.id).round == 1
     assert trading.advance() == 0
     assert trading.task(task.id).deadline_ms == trading.time_ms + 300_000
+
+
+def test_a_task_that_cannot_go_on_holds_up_no_other(trading, monkeypatch) -> None:
+    first, second = trading.opened(), trading.opened()
+    stuck = min(first.id, second.id)
+    usual = clock._MOVES[State.OPEN]
+
+    def move(market, unit, task) -> None:
+        if task.id == stuck:
+            raise RuntimeError("a bug")
+        usual(market, unit, task)
+
+    monkeypatch.setitem(clock._MOVES, State.OPEN, move)
+    with pytest.raises(RuntimeError, match="a bug"):
+        trading.wait(24 * 3600)
+    assert trading.task(stuck).state is State.OPEN
+    assert trading.task(max(first.id, second.id)).state is State.CANCELLED

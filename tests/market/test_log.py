@@ -50,12 +50,25 @@ def test_an_event_does_not_change_with_the_dictionary_it_was_made_of() -> None:
 def test_every_leaf_is_proved_at_its_place_and_nowhere_else(leaves, data) -> None:
     place = data.draw(st.integers(0, len(leaves) - 1))
     path, top = proof(leaves, place), root(leaves)
-    assert proves(path, leaf=leaves[place], position=place, root=top)
+    assert proves(path, leaf=leaves[place], position=place, leaves=len(leaves), root=top)
     for other in range(-3, 2 * len(leaves) + 3):
         if other != place:
-            assert not proves(path, leaf=leaves[place], position=other, root=top)
+            assert not proves(
+                path, leaf=leaves[place], position=other, leaves=len(leaves), root=top
+            )
             if 0 <= other < len(leaves):
-                assert not proves(path, leaf=leaves[other], position=place, root=top)
+                assert not proves(
+                    path, leaf=leaves[other], position=place, leaves=len(leaves), root=top
+                )
+
+
+@given(trees, st.data())
+def test_a_path_proves_nothing_about_a_tree_of_another_depth(leaves, data) -> None:
+    place = data.draw(st.integers(0, len(leaves) - 1))
+    path, top = proof(leaves, place), root(leaves)
+    for size in range(2 * len(leaves) + 3):
+        if max(size - 1, 0).bit_length() != (len(leaves) - 1).bit_length():
+            assert not proves(path, leaf=leaves[place], position=place, leaves=size, root=top)
 
 
 @given(trees, st.data(), hashes)
@@ -63,15 +76,18 @@ def test_a_wrong_leaf_path_or_root_is_refused(leaves, data, stranger) -> None:
     place = data.draw(st.integers(0, len(leaves) - 1))
     path, top = proof(leaves, place), root(leaves)
     if stranger not in leaves:
-        assert not proves(path, leaf=stranger, position=place, root=top)
-        assert not proves(path, leaf=leaves[place], position=place, root=stranger)
-    assert not proves((*path, stranger), leaf=leaves[place], position=place, root=top)
+        assert not proves(path, leaf=stranger, position=place, leaves=len(leaves), root=top)
+        assert not proves(
+            path, leaf=leaves[place], position=place, leaves=len(leaves), root=stranger
+        )
+    assert not proves(
+        (*path, stranger), leaf=leaves[place], position=place, leaves=len(leaves), root=top
+    )
     for step in range(len(path)):
         shorter = path[:step] + path[step + 1 :]
         wrong = (*path[:step], stranger, *path[step + 1 :])
-        if path[step]:
-            assert not proves(shorter, leaf=leaves[place], position=place, root=top)
-        assert not proves(wrong, leaf=leaves[place], position=place, root=top)
+        assert not proves(shorter, leaf=leaves[place], position=place, leaves=len(leaves), root=top)
+        assert not proves(wrong, leaf=leaves[place], position=place, leaves=len(leaves), root=top)
 
 
 @given(trees, st.data())

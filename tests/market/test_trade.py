@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbourse.bootstrap import DemoSettings, demo_trade
+from fedbourse.bootstrap.demo import DemoSettings, demo_trade
 from fedbourse.errors import InvalidInput, Refused
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.privacy.filter import Question

@@ -80,7 +80,7 @@ def test_a_repeated_answer_gets_its_receipt_and_no_more_money(trading) -> None:
 def test_an_answer_to_another_round_earns_nothing(trading, number) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.in_training(owners)
-    with pytest.raises(Conflict, match="round 0 is open"):
+    with pytest.raises(Conflict, match=r"round 0 is open|a round lies between 0 and"):
         answer(trading, owners[0], task, body_of(trading, owners[0], task), round=number)
     assert trading.balance(owners[0].name) == 0
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from fedbourse.market import buying, log, selling
-from fedbourse.market.verify import verify_task
+from fedbourse.market.verify import verify_books, verify_task
 from market.trading import AUDITOR, BUYER, Trading
 
 
@@ -391,3 +391,60 @@ def test_a_task_cancelled_in_training_verifies_for_everybody(store, payout) -> N
     for owner in owners:
         earned = trading.mine(owner, task.id)["line"]["earned_micro"]
         assert trading.balance(owner.name) == earned
+
+
+def test_a_settlement_of_less_than_was_announced_is_noticed(trade, records) -> None:
+    trading, owners, task_id = trade
+    event(records, "settled")["body"]["reward_micro"] -= 1
+    forged = chained_again(records)
+    assert {"payments", "lines", "terms"} <= failed(forged)
+    own = trading.records(task_id, viewer=owners[0])
+    event(own, "settled")["body"]["reward_micro"] -= 1
+    assert "own payment" in failed(chained_again(own))
+
+
+def test_an_answer_that_was_given_to_another_owner_is_noticed(records) -> None:
+    first, second = (line(records, place)["owner"] for place in (0, 2))
+    records["answers"][1][0]["owner"] = second
+    line(records, 0)["answered"] -= 1
+    line(records, 2)["answered"] += 1
+    assert failed(records) == {"vesting"}  # it was paid to the first
+    for entry in records["entries"]:
+        if entry["id"].endswith(f"{first}/4"):
+            entry["target"] = second
+    assert first != second
+    del records["answers"][1][0]
+    assert "answers" in failed(records)
+
+
+def test_what_escrow_is_said_to_hold_must_follow_from_its_transfers(records) -> None:
+    records["escrow_micro"] = 1
+    assert failed(records) == {"escrow"}
+
+
+def test_a_total_that_does_not_fit_its_shares_does_not_stand_still(records) -> None:
+    event(records, "last-tick")["body"]["stands_still"] = False
+    assert "totals" in failed(chained_again(records))
+
+
+def test_every_balance_is_recomputed_from_all_transfers() -> None:
+    entries = [
+        {"sequence": 2, "id": "b", "source": "buyer:a", "target": "escrow:t", "amount": 3},
+        {"sequence": 1, "id": "a", "source": "outside", "target": "buyer:a", "amount": 5},
+    ]
+    held = {"outside": -5, "buyer:a": 2, "escrow:t": 3}
+
+    def judged(entries, held) -> dict:
+        accounts = [{"party": name, "balance_micro": micro} for name, micro in held.items()]
+        return {
+            check.name: check.passed for check in verify_books(entries=entries, accounts=accounts)
+        }
+
+    right = {"transfers": True, "balances": True, "conservation": True}
+    assert judged(entries, held) == right
+    assert judged(entries, held | {"owner:evil": 7}) == right | {
+        "balances": False,
+        "conservation": False,
+    }
+    assert judged(entries, held | {"buyer:a": 3, "escrow:t": 2}) == right | {"balances": False}
+    assert judged(entries[:1], {}) == right | {"transfers": False}

@@ -78,6 +78,7 @@ def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
             found["path"],
             leaf=mine["line"]["leaf"],
             position=found["position"],
+            leaves=settled["lines"],
             root=settled["lines_root"],
         )
     assert trading.mine(owners[3], task.id)["line"] is None

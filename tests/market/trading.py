@@ -224,7 +224,16 @@ class Trading:
                 entries = unit.entries(account=escrow(task_id), limit=100_000)
                 found["owners"] = everybody["owners"]
                 found["entries"] = [asdict(entry) for entry in entries]
-        return json.loads(json.dumps(found))
+                found["escrow_micro"] = unit.balance(escrow(task_id))
+                begun = min(task.round + 1, task.card.rounds)
+                found["answers"] = [
+                    views.round_answers(unit, viewer, task_id, round=number)["answers"]
+                    for number in range(begun if trained(unit, task) else 0)
+                ]
+        found = json.loads(json.dumps(found))
+        if "answers" in found:
+            found["answers"] = dict(enumerate(found["answers"]))
+        return found
 
     def completed(self, owners, **changes) -> Task:
         """Let everybody who was chosen answer every round."""
@@ -241,6 +250,10 @@ class Trading:
     def events(self, task_id: str) -> list:
         with self.store.read() as unit:
             return unit.events(task_id, limit=10_000)
+
+
+def trained(unit, task: Task) -> bool:
+    return any(event.kind == "training" for event in unit.events(task.id, limit=1000))
 
 
 def noise(task: Task, budget: float, seed: str) -> bytes:

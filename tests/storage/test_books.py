@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotFound
-from fedbourse.ledger import Book, Transfer
+from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.task import Payout
 from fedbourse.storage import SqlStore
 from storage.records import ACME, ANN, BOB, TASK, check_books, deposit, some_events, with_task
@@ -178,6 +178,12 @@ def test_payouts_wait_until_they_are_sent(store: SqlStore) -> None:
     with store.begin() as unit:
         unit.add_payout(second)
         unit.add_payout(first)
+        assert unit.unsent_payouts(limit=9) == []  # what has not left the books is not paid
+        for n, payout in enumerate((first, second)):
+            into = Transfer(f"in/{n}", OUTSIDE, payout.party, payout.amount)
+            out = Transfer(f"withdrawal/{payout.id}", payout.party, OUTSIDE, payout.amount)
+            unit.post([into], at_ms=1)
+            unit.post([out], at_ms=1)
         assert unit.unsent_payouts(limit=9) == [first, second]
         assert unit.unsent_payouts(limit=1) == [first]
         unit.mark_sent("p1", at_ms=8)

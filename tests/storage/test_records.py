@@ -356,7 +356,7 @@ def test_a_nonce_is_taken_once_until_it_is_purged(store: SqlStore) -> None:
         assert unit.remember_nonce("d1", "n", expires_ms=10)
         assert not unit.remember_nonce("d1", "n", expires_ms=99)
         assert unit.remember_nonce("d2", "n", expires_ms=20)
-        unit.purge(before_ms=15)
+        unit.purge(now_ms=15, kept_before_ms=15)
         assert unit.remember_nonce("d1", "n", expires_ms=30)
         assert not unit.remember_nonce("d2", "n", expires_ms=30)
 
@@ -373,7 +373,7 @@ def test_a_kept_response_is_given_again_until_it_is_purged(store: SqlStore) -> N
         assert unit.claim(ANN, "key", "other", at_ms=6) == response
         with pytest.raises(Conflict, match="never answered"):
             unit.claim(BOB, "key", "f", at_ms=51)
-        unit.purge(before_ms=6)
+        unit.purge(now_ms=6, kept_before_ms=6)
         assert unit.claim(ANN, "key", "g", at_ms=7) is None
 
 

@@ -173,7 +173,7 @@ SPOILED = {
                 "ALTER TABLE other RENAME TO accounts",
             ],
         ),
-        ("table nonces, index ix_nonces_expires_ms, primary key", ["DROP TABLE nonces"]),
+        ("index ix_nonces_expires_ms, primary key pk_nonces, table nonces", ["DROP TABLE nonces"]),
     ],
     "postgresql": [
         ("trigger transfers_no_delete", ["DROP TRIGGER transfers_no_delete ON transfers"]),
@@ -193,7 +193,7 @@ SPOILED = {
                 " CHECK (balance >= 0 OR id = 'outside') NOT VALID",
             ],
         ),
-        ("table nonces, index ix_nonces_expires_ms, primary key", ["DROP TABLE nonces"]),
+        ("index ix_nonces_expires_ms, primary key pk_nonces, table nonces", ["DROP TABLE nonces"]),
     ],
 }
 

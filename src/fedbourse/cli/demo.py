@@ -104,7 +104,7 @@ def demo(
     as_json
         Print the report as one JSON document.
     """
-    from fedbourse.bootstrap import DemoSettings, demo_trade
+    from fedbourse.bootstrap.demo import DemoSettings, demo_trade
     from fedbourse.report import trade_page
 
     amount = number_or_best(reward)

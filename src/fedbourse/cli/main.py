@@ -18,6 +18,7 @@ from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_weights import weights
 from fedbourse.cli.task import task_app
+from fedbourse.cli.task_results import model, report, watch
 from fedbourse.cli.token import token_app
 from fedbourse.cli.verify import verify
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
@@ -39,6 +40,8 @@ app.command(solve)
 app.command(study_app)
 for command in (serve, task_app, account_app, token_app, verify):
     app.command(command)
+for result in (watch, report, model):
+    task_app.command(result)
 for study in (accuracy, calibrate, weights):
     study_app.command(study)
 

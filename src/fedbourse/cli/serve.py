@@ -12,7 +12,7 @@ from fedbourse.cli.server_options import plain, print_json
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.bootstrap_market import Ready
+    from fedbourse.bootstrap.market import Ready
 
 _MARKET, _NETWORK, _OUTPUT = (
     Group.create_ordered(name) for name in ("Market", "Network", "Output")
@@ -23,6 +23,7 @@ def serve(
     *,
     folder: Annotated[Path, Parameter(group=_MARKET)] = Path("market"),
     database: Annotated[str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_DATABASE")] = None,
+    new_operator_token: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
     port: Annotated[float, Parameter(group=_NETWORK)] = 8417,
     workers: Annotated[float, Parameter(group=_NETWORK)] = 1,
@@ -58,6 +59,9 @@ def serve(
         sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME; by default an SQLite file in
         the folder. A password belongs into FEDBOURSE_DATABASE: everybody on a machine can read
         arguments.
+    new_operator_token
+        Make another operator's token, in the same file: for when the last one was lost. Revoke
+        the lost one.
     host
         The address to listen on. One that can be reached from elsewhere needs TLS, or a proxy.
     port
@@ -80,7 +84,7 @@ def serve(
     as_json
         Print the line as a JSON document.
     """
-    from fedbourse.bootstrap_market import MarketSettings, serve_market
+    from fedbourse.bootstrap.market import MarketSettings, serve_market
 
     settings = MarketSettings(
         folder=folder,
@@ -94,6 +98,7 @@ def serve(
         proxies=proxies,
         public_hosts=tuple(public_host or ()),
         access_log=access_log,
+        new_operator_token=new_operator_token,
     )
     serve_market(settings, on_ready=_say_json if as_json else _say)
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput
+from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotSignedIn
 from fedbourse.units import credits_text, micro_credits
 
 if TYPE_CHECKING:
@@ -104,7 +104,14 @@ def read_bytes(path: Path, *, at_most: int) -> bytes:
 
 
 def write_bytes(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file, whole or not at all; a private one only where there is none yet."""
+    """Write a file, whole or not at all; a private one only where there is none yet.
+
+    Links are followed, and what is no plain file, such as a pipe, is written into.
+    """
+    path = path if private else path.resolve()
+    if not private and path.exists() and not path.is_file():
+        _write_into(path, content)
+        return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
@@ -123,26 +130,44 @@ def write_bytes(path: Path, content: bytes, *, private: bool = False) -> None:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
 
 
+def _write_into(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
+
+
 def check_writable(path: Path, *, new: bool = False) -> None:
     """Refuse a file that cannot be written before anything is done that cannot be undone."""
     if new and path.exists():
         raise CannotWrite(f"{path} exists already; name another file")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if path.is_file() and not os.access(path, os.W_OK):
+        raise CannotWrite(f"{path} cannot be written: it is read-only")
+    if path.is_dir() or not (path.exists() or os.access(path.parent, os.W_OK)):
         raise CannotWrite(f"{path} cannot be written; its folder must exist and be yours")
 
 
 def task_id(connection: Connection, task: str) -> str:
-    """Return a task's id; ``latest`` is the newest one that the caller can see."""
+    """Return a task's id; ``latest`` is a buyer's own newest one, or else the newest of all."""
     if task == "latest":
-        found = connection.get("/v1/tasks", {"limit": 1})["tasks"]
-        if not found:
-            raise InvalidInput("there is no task yet that could be the latest")
-        return str(found[0]["task"])
+        me = _me(connection)
+        wanted = [me] if me.startswith("buyer:") else []
+        for found in pages(connection, "/v1/tasks", "tasks", cursor="before"):
+            if not wanted or found["buyer"] in wanted:
+                return str(found["task"])
+        raise InvalidInput("there is no task yet that could be the latest")
     if not _TASK.fullmatch(task):
         raise InvalidInput(
             f"TASK must be the 24 digits of a task's id, or latest; found {task!r:.60}"
         )
     return task
+
+
+def _me(connection: Connection) -> str:
+    try:
+        return str(connection.get("/v1/me")["party"])
+    except NotSignedIn:
+        return ""
 
 
 def account_path(account: str) -> str:
@@ -233,10 +258,18 @@ def print_table(heads: Iterable[str], rows: Iterable[Iterable[object]], *, left:
 
 def console() -> Console:
     """Return where people read; a file or a pipe has room for whole lines."""
+    if sys.stdout is None:
+        raise BrokenPipeError  # nobody reads
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(
+    return _Console(
         width=None if narrow else _FILE_WIDTH, markup=False, highlight=False, emoji=False
     )
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which knows that a reader may have seen enough."""
+        raise BrokenPipeError
 
 
 def print_facts(facts: Mapping[str, object]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
@@ -20,7 +19,6 @@ from fedbourse.cli.server_options import (
     credits_or_dash,
     moment,
     pages,
-    plain,
     print_facts,
     print_json,
     print_line,
@@ -29,14 +27,12 @@ from fedbourse.cli.server_options import (
     task_id,
     write_bytes,
 )
-from fedbourse.errors import InvalidFile, InvalidInput, Unreachable
-from fedbourse.units import credits_text, whole_number
+from fedbourse.errors import InvalidFile, InvalidInput
+from fedbourse.units import whole_number
 
 StateName = Literal["draft", "open", "announced", "settled", "training", "completed", "cancelled"]
 _CARD_BYTES_MAX = 2**20
 _SHOWN_MAX = 60
-_LINES = ("signed", "declined", "offered")
-_MONEY = ("held", "earned", "declined", "refunded", "escrow")
 
 task_app = App(name="task", help="Publish a task, follow it, and fetch what it bought.")
 
@@ -58,12 +54,19 @@ def card(*, out: Annotated[Path | None, Parameter(group=OUTPUT)] = None) -> None
     if out is None:
         print(text, end="")
     else:
-        check_writable(out)
+        check_writable(out, new=not out.exists() or out.is_file())
         write_bytes(out, text.encode())
+        print_line(f"an example card is in {out}")
 
 
 @task_app.command
-def create(file: Path, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def create(
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
     """Store a card as a draft, which nobody else sees until you open it.
 
     Examples:
@@ -168,12 +171,14 @@ def show(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = Fa
         path = f"/v1/tasks/{task_id(connection, task)}"
         found = connection.get(path)
         published = connection.get(f"{path}/card")["card"]
+        last = connection.get(f"{path}/events", {"after": found["events"] - 2})["events"]
     if as_json:
         print_json(found | {"card_document": published})
         return
-    print_facts(_facts(found))
+    reasons = [event["body"]["reason"] for event in last if event["kind"] == "cancelled"]
+    print_facts(task_facts(found) | ({"why": reasons[0]} if reasons else {}))
     print_line("")
-    print_facts({name: _worded(published[name]) for name in _in_order(published)})
+    print_facts({name: worded(published[name]) for name in _in_order(published)})
 
 
 @task_app.command(name="open")
@@ -275,130 +280,6 @@ def cancel(
     _move(server, task, "cancel", as_json, {"reason": reason} if reason else {})
 
 
-@task_app.command
-def watch(
-    task: str,
-    /,
-    *,
-    after: Annotated[float, Parameter(allow_leading_hyphen=True)] = -1,
-    server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
-) -> None:
-    """Follow a task live, from its first event until it has ended.
-
-    A connection that breaks is taken up where it broke off.
-
-    Examples:
-
-        fedbourse task watch latest
-
-        fedbourse task watch 018f0c3e9a5b7d2c4e6f8a1b --after 12 --json
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    after
-        Show only what comes after the event of this number.
-    as_json
-        Print one JSON document a line, for each event.
-    """
-    first = whole_number("after", after, at_least=-1)
-    with server.connect(patience=5.0) as connection:
-        path = f"/v1/tasks/{task_id(connection, task)}/stream"
-        for event in connection.events(path, after=first):
-            if as_json:
-                print_json(event)
-            else:
-                print(plain(_told(event)), flush=True)
-
-
-@task_app.command
-def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
-    """Show what a task cost and brought so far: for its buyer, auditors and the operator.
-
-    Examples:
-
-        fedbourse task report latest
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    as_json
-        Print one JSON document.
-    """
-    with server.connect() as connection:
-        found = connection.get(f"/v1/tasks/{task_id(connection, task)}/report")
-    if as_json:
-        print_json(found)
-        return
-    print_facts(
-        _facts(found)
-        | {
-            "owners": ", ".join(f"{found['participants'][state]} {state}" for state in _LINES),
-            "credits": ", ".join(
-                f"{credits_text(found['money_micro'][name])} {name}" for name in _MONEY
-            ),
-        }
-    )
-    if found["rounds_closed"]:
-        print_line("")
-        print_table(
-            ("round", "answers", "void", "model"),
-            (
-                (row["round"], row["answers"], "yes" if row["void"] else "no", row["model_hash"])
-                for row in found["rounds_closed"]
-            ),
-        )
-
-
-@task_app.command
-def model(
-    task: str,
-    /,
-    *,
-    out: Annotated[Path, Parameter(group=OUTPUT)],
-    server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
-) -> None:
-    """Fetch the model of a completed task, as a NumPy file.
-
-    Examples:
-
-        fedbourse task model latest --out model.npy
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    out
-        The file to write to.
-    as_json
-        Print one JSON document.
-    """
-    import numpy as np
-
-    check_writable(out)
-    with server.connect() as connection:
-        path = f"/v1/tasks/{task_id(connection, task)}"
-        content = connection.get_bytes(f"{path}/model")
-        events = list(pages(connection, f"{path}/events", "events"))
-    found = hashlib.sha256(content).hexdigest()
-    logged = events[-1]["body"].get("model_hash") if events else None
-    if found != logged:
-        raise Unreachable(
-            f"the model that came has the hash {found}, and the task's log says {logged}"
-        )
-    file = io.BytesIO()
-    np.save(file, np.frombuffer(content, dtype="<f8"))
-    write_bytes(out, file.getvalue())
-    if as_json:
-        print_json({"file": str(out), "dimension": len(content) // 8, "model_hash": found})
-    else:
-        print_line(f"{len(content) // 8} parameters are in {out}")
-
-
 def _move(
     server: ServerOptions, task: str, command: str, as_json: bool, body: object = None
 ) -> None:
@@ -411,7 +292,8 @@ def _move(
         print_line(f"task {moved['task']} is {moved['state']}{until}")
 
 
-def _facts(task: dict[str, Any]) -> dict[str, object]:
+def task_facts(task: dict[str, Any]) -> dict[str, object]:
+    """Return what everybody may see of a task, for people."""
     total = task["total_budget"]
     return {
         "task": task["task"],
@@ -428,38 +310,10 @@ def _facts(task: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _told(event: dict[str, Any]) -> str:
-    """Return an event as one line: what is short in it, and no hashes."""
-    body = {name: value for name, value in event["body"].items() if name != "state"}
-    offer = body.pop("offer", None)
-    if isinstance(offer, dict):
-        body |= {"R_micro": offer["reward_micro"], "P": offer["total_budget"]}
-    said = ", ".join(
-        _item(name, value)
-        for name, value in body.items()
-        if isinstance(value, (str, int, float)) and not _is_hash(value)
-    )
-    return f"{moment(event['at_ms'])}  {event['sequence']:>4}  {event['kind']:<10}  {said}".rstrip()
-
-
-def _item(name: str, value: str | float) -> str:
-    """Return one item of an event for people: moments and money as they write them."""
-    if name.endswith("_ms") and isinstance(value, int):
-        return f"{name.removesuffix('_ms')} {moment(value)}"
-    if name.endswith("_micro") and isinstance(value, int):
-        return f"{name.removesuffix('_micro')} {credits_text(value)} credits"
-    if isinstance(value, bool):
-        return f"{'' if value else 'not '}{name}"
-    return f"{name} {_worded(value)}".replace("_", " ")
-
-
-def _is_hash(value: object) -> bool:
-    return isinstance(value, str) and len(value) == 64
-
-
-def _worded(value: object) -> str:
+def worded(value: object) -> str:
+    """Return an item of a card or an event in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_worded(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {worded(part)}" for name, part in value.items())
     if value is None:
         return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)

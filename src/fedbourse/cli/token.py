@@ -23,6 +23,7 @@ from fedbourse.cli.server_options import (
     print_table,
     write_bytes,
 )
+from fedbourse.errors import InvalidInput
 from fedbourse.units import number, whole_number
 
 ScopeName = Literal["operator", "buyer", "owner", "auditor"]
@@ -168,7 +169,7 @@ def revoke(token: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json =
 
     Examples:
 
-        fedbourse token revoke 5f0c2ab17d3e9846
+        fedbourse token revoke 01a1e294b2785315ece3
 
     Parameters
     ----------
@@ -177,6 +178,11 @@ def revoke(token: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json =
     as_json
         Print one JSON document.
     """
+    if token.startswith(("fbt_", "fbe_")) or not token:
+        found = "a token itself" if token else "none"  # it must not get into any log
+        raise InvalidInput(
+            f"TOKEN must be a token's id, as fedbourse token list shows it; found {found}"
+        )
     with server.connect() as connection:
         ended = connection.delete(f"/v1/tokens/{quote(token, safe='')}")
     if as_json:

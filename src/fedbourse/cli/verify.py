@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -27,11 +28,19 @@ if TYPE_CHECKING:
     from fedbourse.wire.connection import Connection
 
 _TRIES = 5
+_TRAINED = ("training", "completed", "cancelled")
 _WORDS = {True: "right", False: "DIFFERS", None: "not checked"}
 _COLOURS = {True: "green", False: "bold red", None: "yellow"}
 
 
-def verify(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def verify(
+    task: str,
+    /,
+    *,
+    seen: str | None = None,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
     """Recompute a task from its records: log, plans, payments, vesting and balances.
 
     Everything that the caller may see is fetched and recomputed here, so that the market is not
@@ -44,26 +53,50 @@ def verify(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = 
 
         fedbourse verify 018f0c3e9a5b7d2c4e6f8a1b --token-file auditor.token --json
 
+        fedbourse verify books --token-file auditor.token
+
     Parameters
     ----------
     task
-        The task's id, or latest.
+        The task's id, or latest; or books, to recompute every balance of the market from all
+        transfers (for auditors and the operator).
+    seen
+        A hash that the end of the task's log had once: the log must still hold it.
     as_json
         Print one JSON document.
     """
-    from fedbourse.market.verify import verify_task
+    from fedbourse.market.verify import verify_books, verify_task
 
     with server.connect() as connection:
-        name = task_id(connection, task)
-        records = _records(connection, name)
-    checks = verify_task(**records)
+        if task == "books":
+            name = task
+            checks = verify_books(
+                entries=list(pages(connection, "/v1/transfers", "entries")),
+                accounts=list(pages(connection, "/v1/accounts", "accounts")),
+            )
+        else:
+            name = task_id(connection, task)
+            records = _records(connection, name)
+            checks = verify_task(**records)
+            if seen is not None:
+                checks.append(_still_there(seen, records["events"]))
     if as_json:
         print_json({"task": name, "checks": [asdict(check) for check in checks]})
     else:
         _print(name, checks)
     wrong = [check.name for check in checks if check.passed is False]
     if wrong:
-        raise BooksDiffer(f"task {name}: {len(wrong)} checks differ: {', '.join(wrong)}")
+        raise BooksDiffer(f"{name}: {len(wrong)} checks differ: {', '.join(wrong)}")
+
+
+def _still_there(seen: str, events: list[dict[str, Any]]) -> Check:
+    """Check that the log holds an event that somebody saw before."""
+    from fedbourse.market.verify import Check
+
+    for event in events:
+        if event["hash"] == seen:
+            return Check("seen", True, f"the hash that was seen is event {event['sequence']}'s")
+    return Check("seen", False, "no event has the hash that was seen: the log was written anew")
 
 
 def _records(connection: Connection, name: str) -> dict[str, Any]:
@@ -72,6 +105,7 @@ def _records(connection: Connection, name: str) -> dict[str, Any]:
     for _ in range(_TRIES):
         task = connection.get(path)
         before = _stamp(connection, task, escrow)
+        left = before[1]
         records = {
             "task": task,
             "card": connection.get(f"{path}/card")["card"],
@@ -79,14 +113,30 @@ def _records(connection: Connection, name: str) -> dict[str, Any]:
             "owners": _allowed(lambda: list(pages(connection, f"{path}/lines", "owners"))),
             "own": _own(connection, path),
             "entries": _allowed(lambda: list(pages(connection, f"{escrow}/statement", "entries"))),
+            "answers": _answers(connection, path, task),
+            "escrow_micro": left["balance_micro"] if left else None,
         }
         if _stamp(connection, connection.get(path), escrow) == before:
             return records
     raise Conflict(f"task {name} moves on faster than it can be read; try again when it rests")
 
 
-def _stamp(connection: Connection, task: dict[str, Any], escrow: str) -> tuple[object, object]:
+def _stamp(connection: Connection, task: dict[str, Any], escrow: str) -> tuple[str, Any]:
     return task["last_hash"], _allowed(lambda: connection.get(escrow))
+
+
+def _answers(
+    connection: Connection, path: str, task: dict[str, Any]
+) -> dict[int, list[dict[str, Any]]] | None:
+    """Return who answered each round, to somebody who may see it."""
+    begun = min(task["round"] + 1, task["rounds"]) if task["state"] in _TRAINED else 0
+    found = {}
+    for number in range(begun):
+        came = _allowed(partial(connection.get, f"{path}/rounds/{number}/answers"))
+        if came is None:
+            return None
+        found[number] = came["answers"]
+    return found
 
 
 def _own(connection: Connection, path: str) -> dict[str, Any] | None:
@@ -116,6 +166,6 @@ def _print(name: str, checks: list[Check]) -> None:
     )
     right, wrong, unseen = (sum(c.passed is each for c in checks) for each in (True, False, None))
     print_line("")
-    print_line(f"task {name}: {right} checks are right, {wrong} differ, {unseen} were not made")
+    print_line(f"{name}: {right} checks are right, {wrong} differ, {unseen} were not made")
     if unseen:
-        print_line("those need records that this caller cannot see, or that there are none of")
+        print_line("what was not checked needs another token, or there is nothing of it yet")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SETTLED = 1e-12
 """Relative move of P at which it stands still."""
+_FITS = 1e-6  # how far the shares' sum may lie from 1, for each owner, where P stands still
 _ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
 
 
@@ -101,7 +102,12 @@ class Discovery:
             if share_sum < 1:  # coming from the right, Newton may land anywhere on the left
                 steepness = math.inf
         after = replace(after, _steepness=steepness)
+        # Where answers contradicted each other, a bracket can close around a wrong total.
+        fits = abs(share_sum - 1.0) <= _FITS * max(positive, 1)
         still = abs(total - self.total_budget) <= SETTLED * self.total_budget
+        if still and not fits:
+            after = replace(after, _low=None) if share_sum < 1 else replace(after, _high=None)
+            total, still = after._between(), False
         return replace(after, total_budget=total, rounds=self.rounds + 1, settled=still)
 
     def _falls(self, positive: int, share_sum: float) -> bool:

@@ -1,4 +1,8 @@
-"""Tokens and devices: who is let in. A secret is shown once, and kept as its hash."""
+"""Tokens and devices: who is let in.
+
+A secret follows from its id and the market's key. The database holds its hash and never itself, and
+still a repeated request can be answered with the same secret.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +46,10 @@ def issue_token(
     now, ends = market.now_ms(), None
     if days is not None:
         ends = now + int(number("days", days, above=0, at_most=DAYS_MAX) * _DAY_MS)
-    secret = f"fbt_{secrets.token_urlsafe(32)}"
+    id = f"{now:012x}{secrets.token_hex(4)}"
+    secret = token_secret(market, id)
     token = Token(
-        id=f"{now:012x}{secrets.token_hex(4)}",
+        id=id,
         hash=hash_of(secret),
         party=holder,
         scopes=frozenset(wanted),
@@ -62,26 +67,24 @@ def tokens(unit: Unit, caller: Caller, *, after: str, limit: int) -> list[Token]
 
 
 def revoke_token(market: Market, unit: Unit, caller: Caller, token_id: str) -> int:
-    """End a token; return when."""
+    """End a token; return when, also if that was long ago."""
     caller.require("operator")
-    now = market.now_ms()
-    unit.revoke_token(token_id, at_ms=now)
-    return now
+    return unit.revoke_token(token_id, at_ms=market.now_ms())
 
 
 def issue_enrolment(
     market: Market, unit: Unit, caller: Caller, *, owner: str, hours: float = 24.0
 ) -> tuple[Enrolment, str]:
-    """Make a one-time token with which a device of this owner may enrol."""
+    """Make a one-time token with which a device of this owner may enrol; return it, and its id."""
     caller.require("operator")
     if not party(owner).startswith("owner:"):
         raise InvalidInput(f"a device belongs to an owner, such as owner:ann; found {owner!r:.80}")
     span = number("hours", hours, above=0, at_most=HOURS_MAX)
-    secret = f"fbe_{secrets.token_urlsafe(32)}"
+    id = secrets.token_hex(12)
     ends = market.now_ms() + int(span * 3600 * 1000)
-    enrolment = Enrolment(hash=hash_of(secret), owner=owner, expires_ms=ends)
+    enrolment = Enrolment(hash=hash_of(enrolment_secret(market, id)), owner=owner, expires_ms=ends)
     unit.add_enrolment(enrolment)
-    return enrolment, secret
+    return enrolment, id
 
 
 def enrol(market: Market, unit: Unit, *, token: str, device: str, public_key: str) -> Device:
@@ -100,6 +103,16 @@ def enrol(market: Market, unit: Unit, *, token: str, device: str, public_key: st
     made = Device(id=device, owner=owner, public_key=public_key, enrolled_ms=market.now_ms())
     unit.put_device(made)
     return made
+
+
+def token_secret(market: Market, token_id: str) -> str:
+    """Return the bearer token with this id."""
+    return f"fbt_{market.key.derive(f'token {token_id}')}"
+
+
+def enrolment_secret(market: Market, enrolment_id: str) -> str:
+    """Return the one-time token with this id."""
+    return f"fbe_{market.key.derive(f'enrolment {enrolment_id}')}"
 
 
 def hash_of(secret: str) -> str:

@@ -24,14 +24,26 @@ if TYPE_CHECKING:
     from fedbourse.market.task import Task
 
 
+TICKS_MAX = 200
+"""However fast devices answer, there are no more announcements; honest ones need some twenty."""
+
+
 def advance(market: Market, store: Store) -> int:
-    """Move on every task whose time has come, each in its own transaction; return how many."""
+    """Move on every task whose time has come, each in its own transaction; return how many.
+
+    A task that cannot be moved does not keep the others waiting; its error is raised at the end.
+    """
     with store.read() as unit:
         waiting = [task.id for task in unit.active_tasks() if _is_due(market, unit, task)]
-    moved = 0
+    moved, failed = 0, None
     for task_id in waiting:
-        with store.begin() as unit:
-            moved += move_on(market, unit, task_id)
+        try:
+            with store.begin() as unit:
+                moved += move_on(market, unit, task_id)
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return moved
 
 
@@ -78,7 +90,7 @@ def _tick_is_over(market: Market, unit: Unit, task: Task) -> None:
     }
     over = task.deadline_ms is not None and market.now_ms() >= task.deadline_ms
     silent = now.total_budget < BUDGET_MIN  # nobody sells at any price
-    if over or silent or (now.settled and positive >= task.card.min_participants):
+    if over or silent or now.settled or task.tick >= TICKS_MAX:
         market.record(unit, task, "last-tick", seen | {"stands_still": now.settled})
         _or_cancel(market, unit, task, lambda: settle(market, unit, MARKET, task.id))
         return

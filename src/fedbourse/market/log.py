@@ -83,15 +83,19 @@ def proof(leaves: Sequence[str], position: int) -> tuple[str, ...]:
     return tuple(path)
 
 
-def proves(path: Sequence[str], *, leaf: str, position: int, root: str) -> bool:
-    """Say whether the path leads from the leaf at this position to the root."""
+def proves(path: Sequence[str], *, leaf: str, position: int, leaves: int, root: str) -> bool:
+    """Say whether the path leads from the leaf at this position, of so many leaves, to the root."""
+    if not 0 <= position < leaves:
+        return False
     here = _hash(b"\x00", bytes.fromhex(leaf))
     for neighbour in path:
+        if leaves == 1 or bool(neighbour) == (position ^ 1 >= leaves):
+            return False  # a tree of this size has another shape
         if neighbour:
             other = bytes.fromhex(neighbour)
             here = _hash(b"\x01", other + here if position & 1 else here + other)
-        position //= 2
-    return position == 0 and here.hex() == root
+        position, leaves = position // 2, (leaves + 1) // 2
+    return leaves == 1 and here.hex() == root
 
 
 def _above(level: list[bytes]) -> list[bytes]:

@@ -160,6 +160,9 @@ class Books(Protocol):
     def balances(self, *, after: str = "", limit: int) -> list[tuple[str, MicroCredits]]:
         """Return accounts and what they hold, by name."""
 
+    def unbalanced(self) -> list[str]:
+        """Return accounts whose balance is not what their transfers leave."""
+
     def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
         """Return transfers in the order of posting, of one account or of all."""
 
@@ -185,8 +188,8 @@ class Identities(Protocol):
     def tokens(self, *, after: str = "", limit: int) -> list[Token]:
         """Return tokens by id."""
 
-    def revoke_token(self, token: str, *, at_ms: int) -> None:
-        """End a token, or raise ``NotFound``."""
+    def revoke_token(self, token: str, *, at_ms: int) -> int:
+        """End a token, or raise ``NotFound``; return when it ended: the first time counts."""
 
     def add_enrolment(self, enrolment: Enrolment) -> None:
         """Store a one-time token."""
@@ -213,8 +216,8 @@ class Identities(Protocol):
     def keep_response(self, caller: str, key: str, response: Response) -> None:
         """Store what was answered, in the transaction that claimed the key."""
 
-    def purge(self, *, before_ms: int) -> None:
-        """Forget nonces that expired, and responses kept, before a moment."""
+    def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
+        """Forget nonces that have expired, and responses that were kept before a moment."""
 
 
 class Unit(Tasks, Participation, Rounds, Books, Identities, Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from fedbourse.market import log
 from fedbourse.market.lifecycle import ENDED, Command
-from fedbourse.market.service import follows, taken_by_owner
+from fedbourse.market.service import follows, show, taken_by_owner
 from fedbourse.market.task import Interest, Line, LineState, Plan
 from fedbourse.units import number
 from fedbourse.wire.canonical import canonical, digest
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VALUE_MAX = 1e100
 BUDGET_MIN = 1e-100
+BUDGET_MAX = 1e100
 """Beyond these, products of what owners say leave the range of doubles."""
 
 
@@ -70,7 +71,8 @@ def submit_plan(
     if tick != task.tick:
         raise Conflict(f"the offer stands at tick {task.tick}; the plan is for tick {tick}")
     follows(previous, task.offer, "offer")
-    budget = number("budget", budget, at_least=0, at_most=task.card.max_rho) + 0.0  # no -0.0
+    most = min(task.card.max_rho, BUDGET_MAX)
+    budget = number("budget", budget, at_least=0, at_most=most) + 0.0  # no -0.0
     if 0 < budget < BUDGET_MIN:
         raise InvalidInput(f"budget must be 0 or at least {BUDGET_MIN:g}; found {budget:g}")
     salt = market.salt()
@@ -148,7 +150,7 @@ def erase(market: Market, unit: Unit, caller: Caller, task_id: str) -> None:
     caller.require("owner")
     if caller.device is None:  # it cannot be undone
         raise NotAllowed("erasure needs a request that is signed by the owner's device")
-    task = unit.task(task_id, lock="change")
+    task = show(unit.task(task_id, lock="change"), caller)
     if unit.interest(task.id, caller.party) is None:
         raise NotFound(f"{caller.party} said nothing in task {task.id}")
     if task.state not in ENDED:

@@ -121,14 +121,23 @@ def role_of(caller: Caller, task: Task) -> Role:
 
 
 def show(task: Task, caller: Caller | None) -> Task:
-    """Return a task, but a draft only to its buyer, the operator, auditors and the market."""
-    hidden = task.state is State.DRAFT and caller is not MARKET
-    if hidden and (
-        caller is None
-        or (caller.party != task.buyer and not caller.scopes & {"operator", "auditor"})
+    """Return a task, but one never opened only to its buyer, the operator, auditors, the market."""
+    if (
+        not was_opened(task)
+        and caller is not MARKET
+        and (
+            caller is None
+            or (caller.party != task.buyer and not caller.scopes & {"operator", "auditor"})
+        )
     ):
         raise NotFound(f"there is no task {task.id!r}")
     return task
+
+
+def was_opened(task: Task) -> bool:
+    """Say whether a task was ever published: a draft that was cancelled was not."""
+    cancelled_draft = task.state is State.CANCELLED and task.last_sequence < 2
+    return task.state is not State.DRAFT and not cancelled_draft
 
 
 def follows(previous: str, hash: str, what: str) -> None:

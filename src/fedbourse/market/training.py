@@ -17,7 +17,7 @@ from fedbourse.learning.models import model_named
 from fedbourse.learning.rounds import weighted_mean
 from fedbourse.ledger import Transfer
 from fedbourse.market import log
-from fedbourse.market.buying import cancel, enough, known
+from fedbourse.market.buying import ROUNDS_MAX, cancel, enough, known
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.parties import MARKET
 from fedbourse.market.service import escrow, role_of, taken, taken_by_owner
@@ -85,6 +85,8 @@ def accept_answer(
 ) -> dict[str, Any]:
     """Store an answer, pay what it earned, and return the signed receipt: all or nothing."""
     caller.require("owner")
+    if not 0 <= round < ROUNDS_MAX:
+        raise Conflict(f"a round lies between 0 and {ROUNDS_MAX}; found {round}")
     before = unit.answer(task_id, round, caller.party)
     if before is not None:
         return _repeated(unit, before, body)
@@ -154,7 +156,8 @@ def check_answer(body: bytes, card: TaskCard, *, budget: float, task: str) -> No
         raise InvalidInput("an answer holds finite numbers only; found one that is not")
     scale = privacy_terms(card, task=task, budget=budget).scale
     low, high = _chi_bounds(card.dimension)
-    norm = float(np.linalg.norm(vector))
+    with np.errstate(over="ignore"):  # a norm that overflows is too large
+        norm = float(np.linalg.norm(vector))
     if not scale * low <= norm <= card.clip + scale * high:
         raise InvalidInput(
             f"the norm of an answer with this noise lies between {scale * low:.6g} and "
@@ -170,7 +173,8 @@ def close_round(market: Market, unit: Unit, task_id: str) -> Task:
     model = np.frombuffer(closing.model, dtype="<f8")
     void = len(answers) < task.card.min_participants
     if not void:
-        model = model - task.card.step_size * _mean(unit, task, answers)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
+            model = model - task.card.step_size * _mean(unit, task, answers)
     if not np.isfinite(model).all():
         reason = f"training diverged in round {task.round}: the model is no longer finite"
         return cancel(market, unit, MARKET, task.id, reason=reason)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import log
 from fedbourse.market.selling import offered_terms
-from fedbourse.market.service import escrow, show
+from fedbourse.market.service import escrow, show, was_opened
 from fedbourse.market.settlement import earned
 from fedbourse.market.task import State
 
@@ -67,7 +67,22 @@ def tasks(
             own = unit.tasks(states=drafts, buyer=caller.party, before=before, limit=limit)
             found = sorted([*found, *own], key=lambda task: task.id, reverse=True)[:limit]
     last = found[-1].id if len(found) == limit else None
+    if caller is None or not caller.scopes & {"operator", "auditor"}:
+        found = [task for task in found if was_opened(task) or _is_buyer(caller, task)]
     return {"tasks": [task_document(task) for task in found], "next": last}
+
+
+def one_task(unit: Unit, caller: Caller | None, task_id: str) -> Document:
+    """Return what everybody may see of one task; while it is open, how many are interested."""
+    task = show(unit.task(task_id), caller)
+    document = task_document(task)
+    if task.state is State.OPEN:
+        document["interested"] = unit.count_interests(task.id)
+    return document
+
+
+def _is_buyer(caller: Caller | None, task: Task) -> bool:
+    return caller is not None and caller.party == task.buyer
 
 
 def event_document(event: Event) -> Document:
@@ -88,7 +103,7 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
         "owner": caller.party,
         "interest": asdict(interest) if interest else None,
         "plan": asdict(plan) if plan else None,
-        "line": line_entry(task, line) if line else None,
+        "line": line_entry(task, line, trained=_trained(unit, task)) if line else None,
         "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
         "receipt": json.loads(last.receipt) if last else None,
     }
@@ -110,10 +125,10 @@ def proof(unit: Unit, caller: Caller, task_id: str) -> Document:
     }
 
 
-def line_entry(task: Task, line: Line) -> Document:
+def line_entry(task: Task, line: Line, *, trained: bool = False) -> Document:
     """Return a line of the settlement, with what it has earned so far."""
     entry = asdict(line)
-    upfront = task.card.payout == "upfront" and task.state in (State.TRAINING, State.COMPLETED)
+    upfront = task.card.payout == "upfront" and trained
     entry["payment_micro"] = entry.pop("payment")
     entry["earned_micro"] = (
         line.payment * (line.state == "signed")
@@ -123,6 +138,15 @@ def line_entry(task: Task, line: Line) -> Document:
     return entry
 
 
+def _trained(unit: Unit, task: Task) -> bool:
+    """Say whether training ever began: a task can be cancelled before it or in it."""
+    try:
+        unit.round(task.id, 0)
+    except NotFound:
+        return False
+    return True
+
+
 def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: int) -> Document:
     """Return what owners said and were promised, in full: for auditors and the operator."""
     caller.require("auditor", "operator")
@@ -130,17 +154,28 @@ def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: in
     interests = unit.interests(task.id, after=after, limit=limit)
     last = interests[-1].owner if interests else after
     plans = {plan.owner: plan for plan in unit.plans(task.id, after=after, limit=limit)}
-    lines = {line.owner: line for line in unit.lines(task.id, after=after, limit=limit)}
+    trained = _trained(unit, task)
+    lines = {
+        line.owner: line_entry(task, line, trained=trained)
+        for line in unit.lines(task.id, after=after, limit=limit)
+    }
     owners = [
         {
             "owner": each.owner,
             "interest": asdict(each),
             "plan": asdict(plans[each.owner]) if each.owner in plans else None,
-            "line": line_entry(task, lines[each.owner]) if each.owner in lines else None,
+            "line": lines.get(each.owner),
         }
         for each in interests
     ]
     return {"owners": owners, "next": last if len(interests) == limit else None}
+
+
+def round_answers(unit: Unit, caller: Caller, task_id: str, *, round: int) -> Document:
+    """Return who answered a round, with the hash of each answer: for auditors and the operator."""
+    caller.require("auditor", "operator")
+    found = unit.answers(unit.round(unit.task(task_id).id, round).task, round)
+    return {"answers": [{"owner": answer.owner, "hash": answer.hash} for answer in found]}
 
 
 def open_round(unit: Unit, caller: Caller, task_id: str) -> Document:

@@ -64,7 +64,7 @@ def missing(connection: Connection) -> list[str]:
     """Return what is gone, or does something else than it should, by name."""
     dialect = connection.dialect.name
     there = _there_sqlite(connection) if dialect == "sqlite" else _there_postgresql(connection)
-    return [name for name, text in required(dialect).items() if there.get(name) != text]
+    return sorted(name for name, text in required(dialect).items() if there.get(name) != text)
 
 
 def _there_sqlite(connection: Connection) -> dict[str, str]:

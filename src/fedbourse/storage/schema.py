@@ -185,6 +185,7 @@ answers = Table(
     _number("at_ms"),
     PrimaryKeyConstraint("task", "round", "owner"),
     ForeignKeyConstraint(["task", "round"], ["rounds.task", "rounds.number"]),
+    Index("ix_answers_task_owner_round", "task", "owner", "round"),
 )
 
 accounts = Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, bindparam, func, insert, select, text, union_all, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, insert, select, text, union_all, update
 
 from fedbourse.errors import Conflict, InvalidTransfer, NotFound
 from fedbourse.ledger import OUTSIDE, Transfer
@@ -121,6 +121,22 @@ class SqlBooks(Part):
         query = select(accounts).where(accounts.c.id > after).order_by(accounts.c.id).limit(limit)
         return [(name, MicroCredits(balance)) for name, balance in self._run(query)]
 
+    def unbalanced(self) -> list[str]:
+        """Return accounts whose balance is not what their transfers leave."""
+        moved = union_all(
+            select(transfers.c.target.label("id"), transfers.c.amount.label("amount")),
+            select(transfers.c.source.label("id"), (-transfers.c.amount).label("amount")),
+        ).subquery()
+        sums = select(moved.c.id, func.sum(moved.c.amount).label("held")).group_by(moved.c.id)
+        left = sums.subquery()
+        query = (
+            select(accounts.c.id)
+            .join(left, left.c.id == accounts.c.id, isouter=True)
+            .where(accounts.c.balance != func.coalesce(left.c.held, 0))
+            .order_by(accounts.c.id)
+        )
+        return [str(row[0]) for row in self._run(query)]
+
     def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
         """Return transfers in the order of posting, of one account or of all."""
         query = select(transfers).where(transfers.c.sequence > after)
@@ -141,8 +157,13 @@ class SqlBooks(Part):
             raise Conflict(f"there is a payout {payout.id!r:.80} already")
 
     def unsent_payouts(self, *, limit: int) -> list[Payout]:
-        """Return what has not been handed over yet."""
-        query = select(payouts).where(payouts.c.sent_ms.is_(None))
+        """Return what has not been handed over yet, if it has left the books."""
+        left = and_(
+            transfers.c.id == "withdrawal/" + payouts.c.id,
+            transfers.c.source == payouts.c.party,
+            transfers.c.amount == payouts.c.amount,
+        )
+        query = select(payouts).join(transfers, left).where(payouts.c.sent_ms.is_(None))
         query = query.order_by(payouts.c.at_ms, payouts.c.id).limit(limit)
         return [Payout(*row) for row in self._run(query)]
 

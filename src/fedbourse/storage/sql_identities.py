@@ -34,13 +34,14 @@ class SqlIdentities(Part):
         query = select(tokens).where(tokens.c.id > after).order_by(tokens.c.id).limit(limit)
         return [_token(row) for row in self._run(query)]
 
-    def revoke_token(self, token: str, *, at_ms: int) -> None:
-        """End a token, or raise ``NotFound``; one that has ended keeps its time."""
-        known = self._run(select(tokens.c.id).where(tokens.c.id == token)).first()
-        if known is None:
-            raise NotFound(f"there is no token {token!r:.60}")
+    def revoke_token(self, token: str, *, at_ms: int) -> int:
+        """End a token, or raise ``NotFound``; return when it ended: the first time counts."""
         live = and_(tokens.c.id == token, tokens.c.revoked_ms.is_(None))
         self._run(update(tokens).where(live).values(revoked_ms=at_ms))
+        ended = self._run(select(tokens.c.revoked_ms).where(tokens.c.id == token)).first()
+        if ended is None:
+            raise NotFound(f"there is no token {token!r:.60}")
+        return int(ended[0])
 
     def add_enrolment(self, enrolment: Enrolment) -> None:
         """Store a one-time token."""
@@ -108,10 +109,10 @@ class SqlIdentities(Part):
         if not self._changed(update(responses).where(_kept(caller, key)).values(**vars(response))):
             raise NotFound(f"the key {key!r:.140} was not claimed")
 
-    def purge(self, *, before_ms: int) -> None:
-        """Forget nonces that expired, and responses kept, before a moment."""
-        self._run(delete(nonces).where(nonces.c.expires_ms < before_ms))
-        self._run(delete(responses).where(responses.c.at_ms < before_ms))
+    def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
+        """Forget nonces that have expired, and responses that were kept before a moment."""
+        self._run(delete(nonces).where(nonces.c.expires_ms < now_ms))
+        self._run(delete(responses).where(responses.c.at_ms < kept_before_ms))
 
 
 def _kept(caller: str, key: str) -> ColumnElement[bool]:

@@ -6,11 +6,11 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Table, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, update
 
 from fedbourse.errors import NotFound
 from fedbourse.market.task import Interest, Line, Plan
-from fedbourse.storage.schema import interests, lines, plans
+from fedbourse.storage.schema import interests, lines, plans, responses
 from fedbourse.storage.unit import Part, storable
 
 if TYPE_CHECKING:
@@ -132,6 +132,9 @@ class SqlParticipation(Part):
         for table, secret in ((interests, "value"), (plans, "budget"), (lines, "budget")):
             values = {secret: None, "salt": ""}
             self._run(update(table).where(_whose(table, task, owner)).values(**values))
+        # What was answered to the owner's writes repeats what it said.
+        said = and_(responses.c.caller == owner, responses.c.body.contains(f'"task":"{task}"'))
+        self._run(delete(responses).where(said))
 
     def _page(self, table: Table, task: str, after: str, limit: int | None) -> Any:
         query = select(table).where(table.c.task == task, table.c.owner > after)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select, update
 
 from fedbourse.errors import Conflict, NotFound
+from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
 from fedbourse.market.task import State, Task
 from fedbourse.storage.schema import events, tasks
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from fedbourse.market.ports import Lock
 
-_ACTIVE = (State.OPEN, State.ANNOUNCED, State.SETTLED, State.TRAINING)
 _FIXED = ("id", "buyer", "card", "created_ms")
 
 
@@ -67,7 +67,7 @@ class SqlTasks(Part):
 
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
-        query = select(tasks).where(tasks.c.state.in_([str(state) for state in _ACTIVE]))
+        query = select(tasks).where(tasks.c.state.in_([str(state) for state in ACTIVE]))
         return [_task(row) for row in self._run(query.order_by(tasks.c.id))]
 
     def append_event(self, event: Event) -> None:

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.market import accounts
+from fedbourse.web.account_documents import Balance, DepositDone, EntryPage, WithdrawalDone
 from fedbourse.web.audit_routes import entry_page
 from fedbourse.web.bodies import DepositBody, WithdrawalBody  # noqa: TC001 - FastAPI reads them
-from fedbourse.web.documents import Balance, DepositDone, EntryPage, WithdrawalDone
 from fedbourse.web.doors import NEEDS_KEY, Known
 from fedbourse.web.openapi import EITHER
 from fedbourse.web.paths import Account, AfterEntry, Limit  # noqa: TC001 - as above

@@ -9,10 +9,11 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.market import views
-from fedbourse.web.documents import BalancePage, EntryPage, OwnerPage
+from fedbourse.web.account_documents import BalancePage, EntryPage
+from fedbourse.web.documents import AnswerList, OwnerPage
 from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import TOKEN
-from fedbourse.web.paths import AfterEntry, AfterName, Limit, TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
     return visit.read(
         lambda unit, caller: views.everybody(unit, caller, task, after=after, limit=limit)
     )
+
+
+@router.get(
+    "/tasks/{task}/rounds/{number}/answers",
+    operation_id="list_answers",
+    response_model=AnswerList,
+    openapi_extra=TOKEN,
+)
+def list_answers(visit: Known, task: TaskId, number: RoundNumber) -> Response:
+    """List who answered a round, and the hash of each answer, which the log vouches for."""
+    return visit.read(lambda unit, caller: views.round_answers(unit, caller, task, round=number))
 
 
 @router.get(

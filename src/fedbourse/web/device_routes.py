@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fedbourse.market import access, selling, training, views
+from fedbourse.web.account_documents import Enrolled
 from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Decision,
     EnrolmentBody,
@@ -17,7 +18,6 @@ from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     PlanBody,
 )
 from fedbourse.web.documents import (
-    Enrolled,
     Erased,
     InterestDocument,
     LineDocument,

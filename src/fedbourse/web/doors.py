@@ -6,8 +6,9 @@ with ``read`` or ``write``.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Header
 from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
@@ -29,13 +30,15 @@ from fedbourse.wire.signatures import Request, verify_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.market.parties import Caller
+    from fedbourse.market.parties import Caller, Scope
     from fedbourse.market.ports import Payments, Store, Unit
     from fedbourse.market.service import Market
     from fedbourse.market.task import Round
     from fedbourse.web.limits import Buckets
     from fedbourse.web.settings import Settings
     from fedbourse.web.stream import Streams
+
+    Reveal = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,17 @@ class KnownVisit(Visit):
         headers = {"Fedbourse-Model-Hash": found.model_hash}
         return Response(found.model, media_type="application/octet-stream", headers=headers)
 
-    def write(self, command: Callable[[Unit, Caller], object], *, status: int = 200) -> Response:
-        """Carry a command out, and answer with the document that it returns."""
+    def write(
+        self,
+        command: Callable[[Unit, Caller], object],
+        *,
+        status: int = 200,
+        reveal: Reveal | None = None,
+    ) -> Response:
+        """Carry a command out, and answer with the document that it returns.
+
+        ``reveal`` adds to the answer what must not be kept with it.
+        """
         now_ms = self.service.market.now_ms()
         return _written(
             self.service,
@@ -103,6 +115,8 @@ class KnownVisit(Visit):
             confirm=lambda unit: confirm(self.identity, unit, now_ms=now_ms),
             command=lambda unit: command(unit, self.caller),
             status=status,
+            reveal=reveal,
+            scopes=self.caller.scopes,
         )
 
 
@@ -142,6 +156,8 @@ def _written(
     confirm: Callable[[Unit], None],
     command: Callable[[Unit], object],
     status: int,
+    reveal: Reveal | None = None,
+    scopes: frozenset[Scope] = frozenset(),
 ) -> Response:
     outcome = carry_out(
         service.store,
@@ -151,9 +167,10 @@ def _written(
         command=command,
         now_ms=service.market.now_ms(),
         status=status,
+        scopes=scopes,
     )
     return Response(
-        outcome.body,
+        canonical(reveal(json.loads(outcome.body))) if reveal else outcome.body,
         status_code=outcome.status,
         media_type="application/json",
         headers={"Idempotency-Replayed": "true"} if outcome.replayed else None,

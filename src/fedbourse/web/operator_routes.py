@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.market import access
+from fedbourse.web.account_documents import EnrolmentTokenMade, TokenEnded, TokenMade, TokenPage
 from fedbourse.web.bodies import EnrolmentTokenBody, TokenBody  # noqa: TC001 - FastAPI reads them
-from fedbourse.web.documents import EnrolmentTokenMade, TokenEnded, TokenMade, TokenPage
 from fedbourse.web.doors import NEEDS_KEY, Known
 from fedbourse.web.openapi import TOKEN
 from fedbourse.web.paths import AfterName, Limit, TokenId  # noqa: TC001 - as above
@@ -31,11 +31,12 @@ router = APIRouter(route_class=StrictRoute, tags=["operator"])
     openapi_extra=TOKEN,
 )
 def make_token(visit: Known, body: TokenBody) -> Response:
-    """Make a bearer token; it is shown this once."""
+    """Make a bearer token; it is shown in this answer only."""
+    market = visit.service.market
 
     def command(unit: Unit, caller: Caller) -> object:
-        token, secret = access.issue_token(
-            visit.service.market,
+        token, _ = access.issue_token(
+            market,
             unit,
             caller,
             holder=body.party,
@@ -44,13 +45,17 @@ def make_token(visit: Known, body: TokenBody) -> Response:
         )
         return {
             "id": token.id,
-            "token": secret,
             "party": token.party,
             "scopes": sorted(token.scopes),
             "expires_ms": token.expires_ms,
         }
 
-    return visit.write(command, status=201)
+    # What is kept for a repetition has no secret in it.
+    return visit.write(
+        command,
+        status=201,
+        reveal=lambda kept: kept | {"token": access.token_secret(market, kept["id"])},
+    )
 
 
 @router.get("/tokens", operation_id="list_tokens", response_model=TokenPage, openapi_extra=TOKEN)
@@ -105,11 +110,16 @@ def revoke_token(visit: Known, id: TokenId) -> Response:
 )
 def make_enrolment_token(visit: Known, body: EnrolmentTokenBody) -> Response:
     """Make a one-time token, with which one device of an owner may enrol."""
+    market = visit.service.market
 
     def command(unit: Unit, caller: Caller) -> object:
-        enrolment, secret = access.issue_enrolment(
-            visit.service.market, unit, caller, owner=body.owner, hours=body.hours
+        enrolment, id = access.issue_enrolment(
+            market, unit, caller, owner=body.owner, hours=body.hours
         )
-        return {"token": secret, "owner": enrolment.owner, "expires_ms": enrolment.expires_ms}
+        return {"id": id, "owner": enrolment.owner, "expires_ms": enrolment.expires_ms}
 
-    return visit.write(command, status=201)
+    return visit.write(
+        command,
+        status=201,
+        reveal=lambda kept: kept | {"token": access.enrolment_secret(market, kept["id"])},
+    )

@@ -14,16 +14,13 @@ from fedbourse.market.task import State  # noqa: TC001 - FastAPI reads it
 from fedbourse.version import __version__
 from fedbourse.web.documents import (
     EventPage,
-    Health,
-    Limits,
-    MarketFacts,
-    Me,
     PublishedCard,
     TaskDocument,
     TaskPage,
 )
 from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
+from fedbourse.web.market_documents import Health, Limits, MarketFacts, Me
 from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paths import AfterEvent, Before, Limit, TaskId  # noqa: TC001 - as above
 from fedbourse.web.stream import last_event
@@ -33,7 +30,23 @@ router = APIRouter(route_class=StrictRoute)
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events as they happen: id is the sequence number, data the event.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {
+            "text/event-stream": {
+                "schema": {
+                    "type": "object",
+                    "required": ["data"],
+                    "properties": {
+                        "id": {"type": "string", "description": "The sequence number."},
+                        "event": {"type": "string", "description": "The kind."},
+                        "data": {
+                            "type": "string",
+                            "contentMediaType": "application/json",
+                            "contentSchema": {"$ref": "#/components/schemas/EventDocument"},
+                        },
+                    },
+                }
+            }
+        },
     },
     204: {"description": "The task has ended, and its last event was seen."},
 }
@@ -93,7 +106,7 @@ def list_tasks(
 )
 def show_task(visit: Visitor, task: TaskId) -> Response:
     """Show a task as it stands."""
-    return visit.read(lambda unit, caller: views.task_document(show(unit.task(task), caller)))
+    return visit.read(lambda unit, caller: views.one_task(unit, caller, task))
 
 
 @router.get(

@@ -12,7 +12,7 @@ from fedbourse.market.task import Response
 from fedbourse.wire.canonical import canonical, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from fedbourse.market.ports import Store, Unit
     from fedbourse.wire.signatures import Request
@@ -38,14 +38,16 @@ def carry_out(
     command: Callable[[Unit], object],
     now_ms: int,
     status: int = 200,
+    scopes: Iterable[str] = (),
 ) -> Outcome:
     """Carry out a command in one transaction, or return what its first time was answered with.
 
     ``confirm`` checks the caller's proof and uses up its nonce. A command that is refused leaves
     nothing behind but that nonce: a refused request cannot be replayed later, when it might pass.
+    ``scopes`` are the caller's: what was answered under others is not shown.
     """
     key = _idempotency_key(request)
-    fingerprint = fingerprint_of(request)
+    fingerprint = fingerprint_of(request, scopes)
     refused: FedbourseError | None = None
     outcome = Outcome(status, "")
     with store.begin() as unit:
@@ -68,10 +70,10 @@ def carry_out(
     return outcome
 
 
-def fingerprint_of(request: Request) -> str:
-    """Return the hash of what a request asks for, however it is signed."""
+def fingerprint_of(request: Request, scopes: Iterable[str] = ()) -> str:
+    """Return the hash of what a request asks for, and as whom, however it is signed."""
     content = hashlib.sha256(request.body).hexdigest()
-    return digest([request.method, request.path, request.query, content])
+    return digest([request.method, request.path, request.query, content, sorted(scopes)])
 
 
 def _repeated(kept: Response, fingerprint: str, key: str) -> Outcome:

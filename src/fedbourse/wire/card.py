@@ -67,7 +67,7 @@ class Assumptions:
     def __post_init__(self) -> None:
         """Check every number once."""
         number("weight", self.weight, above=0, at_most=1e15)
-        if self.accuracy not in ACCURACY_MODELS:
+        if not isinstance(self.accuracy, str) or self.accuracy not in ACCURACY_MODELS:
             raise InvalidInput(
                 f"accuracy must be one of {', '.join(ACCURACY_MODELS)}; found {self.accuracy!r:.60}"
             )
@@ -126,7 +126,7 @@ class TaskCard:
 
     def __post_init__(self) -> None:
         """Check every item once."""
-        for name in ("goal", "data", "scaling", "loss", "model"):
+        for name in ("goal", "data", "scaling", "loss", "query", "model"):
             _said(name, getattr(self, name))
         for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions | None)):
             if not isinstance(getattr(self, name), kind):
@@ -148,15 +148,15 @@ class TaskCard:
                     f"found {getattr(self, name)!r:.60}"
                 )
         self._check_reward()
-        for name in ("features", "dimension", "rounds", "samples"):
+        for name in ("features", "dimension", "rounds", "samples", "version"):
             whole_number(name, getattr(self, name), at_least=1)
         whole_number("classes", self.classes, at_least=0)
         self._check_model()
         whole_number("min_participants", self.min_participants, at_least=2)
         whole_number("start_seed", self.start_seed, at_least=0)
         number("step_size", self.step_size, above=0)
-        number("clip", self.clip, above=0)
-        number("max_rho", self.max_rho, above=0)
+        for name in ("clip", "max_rho"):  # so that no scale of noise overflows
+            number(name, getattr(self, name), at_least=1e-100, at_most=1e100)
 
     def _check_reward(self) -> None:
         if self.max_reward is not None:

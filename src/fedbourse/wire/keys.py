@@ -9,6 +9,7 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -109,6 +110,11 @@ class SigningKey:
     def sign(self, message: bytes) -> str:
         """Return the signature of a message."""
         return _text(self._key.sign(message))
+
+    def derive(self, purpose: str) -> str:
+        """Return a secret for one purpose, which nobody without this key can find."""
+        seed = self._key.private_bytes_raw()
+        return _text(hmac.new(seed, f"fedbourse secret {purpose}".encode(), "sha256").digest())
 
     @property
     def private(self) -> Ed25519PrivateKey:

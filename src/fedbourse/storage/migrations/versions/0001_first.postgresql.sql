@@ -200,6 +200,8 @@ CREATE TABLE answers (
   CONSTRAINT fk_answers_task FOREIGN KEY(task, round) REFERENCES rounds (task, number)
 )
 
+CREATE INDEX ix_answers_task_owner_round ON answers (task, owner, round)
+
 CREATE FUNCTION transfers_move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO accounts (id, balance)

@@ -206,6 +206,8 @@ CREATE TABLE answers (
   CONSTRAINT fk_answers_task FOREIGN KEY(task, round) REFERENCES rounds (task, number)
 )
 
+CREATE INDEX ix_answers_task_owner_round ON answers (task, owner, round)
+
 CREATE TRIGGER transfers_move
 AFTER INSERT ON transfers
 BEGIN

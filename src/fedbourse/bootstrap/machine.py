@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import socket
 import ssl
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
 from fedbourse.web.settings import Settings
 from fedbourse.wire.connection import loopback
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
     import uvicorn
     from starlette.types import ASGIApp
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")
 _LOCK, _DATABASE = "serve.lock", "market.db"
 _HEADERS_BYTES_MAX = 16 * 1024
 _CONNECTIONS_MAX = 1000
+_FIRST_REQUEST_S = 10.0
 _KEEP_ALIVE_S = 20
 _STOP_S = 10
 
@@ -49,6 +56,8 @@ class MarketSettings:
     public_hosts: tuple[str, ...] = ()
     """HOST or HOST:PORT as devices call the market; requests signed for another are refused."""
     access_log: bool = False
+    new_operator_token: bool = False
+    """Make another operator's token: for an operator who has lost its own."""
 
     @property
     def database_url(self) -> str:
@@ -66,6 +75,9 @@ class MarketSettings:
                 f"SQLite is served by one process, and {self.workers} workers were asked for; "
                 "name a PostgreSQL database"
             )
+        for host in self.public_hosts:
+            if not _HOST.fullmatch(host):
+                raise InvalidInput(f"a public host is HOST or HOST:PORT; found {host!r:.80}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidInput("TLS needs a certificate and its key; found one of the two")
         if self.tls_cert is None and not self.behind_proxy and not loopback(self.host):
@@ -109,6 +121,8 @@ def check_tls(settings: MarketSettings) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make the market's folder, for its user alone."""
+    if folder == Path():
+        raise InvalidInput("a market's folder needs a name; found none")
     if "?" in str(folder):
         raise InvalidInput(f"a market's folder has no ? in its name; found {str(folder)!r:.80}")
     try:
@@ -191,6 +205,38 @@ def write_private(path: Path, text: str) -> None:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
 
 
+class Patient(H11Protocol):
+    """Speaks HTTP, but not to those who say nothing, or who hold too many connections."""
+
+    peer_max: ClassVar[int | None] = 200
+    counts: ClassVar[Counter[str]] = Counter()
+    peer = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a first request."""
+        super().connection_made(transport)
+        self.peer = self.client[0] if self.client else ""
+        self.counts[self.peer] += 1
+        if self.peer_max is not None and self.counts[self.peer] > self.peer_max:
+            transport.close()
+        self.loop.call_later(_FIRST_REQUEST_S, self._end_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.counts[self.peer] -= 1
+        super().connection_lost(exc)
+
+    def _end_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class PatientBehindProxy(Patient):
+    """The same where all connections come from one proxy."""
+
+    peer_max = None
+
+
 def server_config(settings: MarketSettings, app: ASGIApp | str) -> uvicorn.Config:
     """Return how the HTTP server behaves: small headers, few words, an end in time."""
     import uvicorn
@@ -199,7 +245,7 @@ def server_config(settings: MarketSettings, app: ASGIApp | str) -> uvicorn.Confi
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=PatientBehindProxy if settings.behind_proxy else Patient,
         ws="none",
         lifespan="off",
         log_config=None,

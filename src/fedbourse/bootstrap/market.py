@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedbourse.bootstrap_server import (
+from fedbourse.bootstrap.machine import (
     MarketSettings,
     check_tls,
     http_server,
@@ -26,7 +26,7 @@ from fedbourse.bootstrap_server import (
     server_config,
     write_private,
 )
-from fedbourse.errors import FedbourseError, InvalidFile
+from fedbourse.errors import BooksDiffer, FedbourseError, InvalidFile
 from fedbourse.market import accounts, clock
 from fedbourse.market.access import issue_token
 from fedbourse.market.service import Market
@@ -77,7 +77,9 @@ def serve_market(settings: MarketSettings, *, on_ready: Callable[[Ready], None])
         port = listener.getsockname()[1]
         with SqlStore(settings.database_url) as store:
             market = Market(market_key(settings.folder, store))
-            token = first_operator_token(settings.folder, market, store)
+            check_books(store)
+            anew = settings.new_operator_token
+            token = operator_token(settings.folder, market, store, anew=anew)
             ready = Ready(settings.url(port), market.key.public, settings.folder, token)
             if settings.workers == 1:
                 _run(settings, market, store, listener, on_start=lambda: on_ready(ready))
@@ -100,12 +102,25 @@ def market_key(folder: Path, store: Store) -> SigningKey:
     return SigningKey.load(path)
 
 
-def first_operator_token(folder: Path, market: Market, store: Store) -> Path | None:
-    """Make the operator's first token where no operator has one, and return where it lies."""
+def check_books(store: Store) -> None:
+    """Refuse to serve books in which somebody changed a balance."""
+    with store.read() as unit:
+        wrong = unit.unbalanced()
+    if wrong:
+        raise BooksDiffer(
+            f"{len(wrong)} accounts do not hold what their transfers leave, {wrong[0]} among them; "
+            "the database was changed by hand, or is damaged: restore a backup"
+        )
+
+
+def operator_token(
+    folder: Path, market: Market, store: Store, *, anew: bool = False
+) -> Path | None:
+    """Make an operator's token where none was ever made, or ``anew``; return where it lies."""
     path = folder / _TOKEN
     with store.begin() as unit:
         after = ""
-        while page := unit.tokens(after=after, limit=1000):
+        while not anew and (page := unit.tokens(after=after, limit=1000)):
             if any("operator" in token.scopes for token in page):
                 return path if path.exists() else None
             after = page[-1].id
@@ -128,7 +143,8 @@ def running_clock(
 
     def purge() -> None:
         with store.begin() as unit:
-            unit.purge(before_ms=market.now_ms() - _KEEP_MS)
+            now_ms = market.now_ms()
+            unit.purge(now_ms=now_ms, kept_before_ms=now_ms - _KEEP_MS)
 
     def tick() -> None:
         said: dict[str, str] = {}
@@ -136,8 +152,7 @@ def running_clock(
         while not stop.is_set():
             _try("deadlines", said, lambda: clock.advance(market, store))
             _try("payouts", said, lambda: accounts.hand_over(market, store, payments))
-            if time.monotonic() - purged_s >= _PURGE_S:
-                _try("purge", said, purge)
+            if time.monotonic() - purged_s >= _PURGE_S and _try("purge", said, purge):
                 purged_s = time.monotonic()
             stop.wait(_REST_S)
             wake.wait(_TICK_S - _REST_S)
@@ -153,8 +168,8 @@ def running_clock(
         thread.join()
 
 
-def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> None:
-    """Do something; an error is logged once, and tried again at the next look."""
+def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> bool:
+    """Do something; where it fails, that is logged once, and tried again at the next look."""
     try:
         work()
     except Exception as error:
@@ -162,8 +177,9 @@ def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> None:
             known = isinstance(error, FedbourseError)
             _LOG.error("%s: %s", name, error, exc_info=None if known else error)
         said[name] = str(error)
-    else:
-        said.pop(name, None)
+        return False
+    said.pop(name, None)
+    return True
 
 
 class _WakesClock:

@@ -1,0 +1,217 @@
+"""``fedbourse task watch``, ``report`` and ``model``: what comes of a task."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from fedbourse.cli.server_options import (
+    NO_OPTIONS,
+    OUTPUT,
+    Json,
+    ServerOptions,
+    check_writable,
+    moment,
+    pages,
+    plain,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    task_id,
+    write_bytes,
+)
+from fedbourse.cli.task import task_facts
+from fedbourse.errors import Unreachable
+from fedbourse.units import credits_text, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LINES = ("signed", "declined", "offered")
+_MONEY = ("held", "earned", "declined", "refunded", "escrow")
+
+
+def watch(
+    task: str,
+    /,
+    *,
+    after: Annotated[float, Parameter(allow_leading_hyphen=True)] = -1,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
+    """Follow a task live, from its first event until it has ended.
+
+    A connection that breaks is taken up where it broke off.
+
+    Examples:
+
+        fedbourse task watch latest
+
+        fedbourse task watch 018f0c3e9a5b7d2c4e6f8a1b --after 12 --json
+
+    Parameters
+    ----------
+    task
+        The task's id, or latest.
+    after
+        Show only what comes after the event of this number.
+    as_json
+        Print one JSON document a line, for each event.
+    """
+    first = whole_number("after", after, at_least=-1)
+    with server.connect(patience=5.0) as connection:
+        path = f"/v1/tasks/{task_id(connection, task)}/stream"
+        for event in connection.events(path, after=first):
+            if as_json:
+                print_json(event)
+            else:
+                print(plain(_told(event)), flush=True)
+
+
+def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+    """Show what a task cost and brought so far: for its buyer, auditors and the operator.
+
+    Examples:
+
+        fedbourse task report latest
+
+    Parameters
+    ----------
+    task
+        The task's id, or latest.
+    as_json
+        Print one JSON document.
+    """
+    with server.connect() as connection:
+        found = connection.get(f"/v1/tasks/{task_id(connection, task)}/report")
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        task_facts(found)
+        | {
+            "owners": ", ".join(f"{found['participants'][state]} {state}" for state in _LINES),
+            "credits": ", ".join(
+                f"{credits_text(found['money_micro'][name])} {name}" for name in _MONEY
+            ),
+        }
+    )
+    if found["rounds_closed"]:
+        print_line("")
+        print_table(
+            ("round", "answers", "void", "model"),
+            (
+                (
+                    row["round"],
+                    row["answers"],
+                    "yes" if row["void"] else "no",
+                    row["model_hash"][:12],
+                )
+                for row in found["rounds_closed"]
+            ),
+        )
+
+
+def model(
+    task: str,
+    /,
+    *,
+    out: Annotated[Path, Parameter(group=OUTPUT)],
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
+    """Fetch the model of a completed task, as a NumPy file.
+
+    Examples:
+
+        fedbourse task model latest --out model.npy
+
+    Parameters
+    ----------
+    task
+        The task's id, or latest.
+    out
+        The file to write to.
+    as_json
+        Print one JSON document.
+    """
+    import numpy as np
+
+    check_writable(out)
+    with server.connect() as connection:
+        path = f"/v1/tasks/{task_id(connection, task)}"
+        content = connection.get_bytes(f"{path}/model")
+        events = list(pages(connection, f"{path}/events", "events"))
+    found = hashlib.sha256(content).hexdigest()
+    logged = events[-1]["body"].get("model_hash") if events else None
+    if found != logged:
+        raise Unreachable(
+            f"the model that came has the hash {found}, and the task's log says {logged}"
+        )
+    file = io.BytesIO()
+    np.save(file, np.frombuffer(content, dtype="<f8"))
+    write_bytes(out, file.getvalue())
+    if as_json:
+        print_json({"file": str(out), "dimension": len(content) // 8, "model_hash": found})
+    else:
+        print_line(f"{len(content) // 8} parameters are in {out}")
+
+
+def _told(event: dict[str, Any]) -> str:
+    """Return an event as one line."""
+    try:
+        said = _SAID[event["kind"]](event["body"])
+    except (KeyError, TypeError):  # of a market of another version
+        said = ""
+    return f"{moment(event['at_ms'])}  {event['sequence']:>4}  {event['kind']:<10}  {said}".rstrip()
+
+
+def _announced(body: dict[str, Any]) -> str:
+    offer = body["offer"]
+    return (
+        f"R {credits_text(offer['reward_micro'])} credits, {offer['method']}; "
+        f"P {offer['total_budget']:.6g} for {offer['interested']} owners"
+    )
+
+
+def _answered(body: dict[str, Any]) -> str:
+    return f"{body['answered']} answered, shares sum to {body['share_sum']:.6g}"
+
+
+def _settled(body: dict[str, Any]) -> str:
+    return (
+        f"{body['lines']} of {body['plans']} plans are paid, for {body['total_budget']:.6g} rho in "
+        f"all; sign until {moment(body['deadline_ms'])}"
+    )
+
+
+def _training(body: dict[str, Any]) -> str:
+    back = credits_text(body["declined_micro"])
+    return f"{body['signed']} signed, {body['declined']} declined; {back} credits go back"
+
+
+_SAID: dict[str, Callable[[dict[str, Any]], str]] = {
+    "created": lambda body: f"by {body['buyer']}",
+    "opened": lambda body: f"for interest until {moment(body['deadline_ms'])}",
+    "announced": _announced,
+    "ticked": lambda body: f"{_answered(body)}; P {body['offer']['total_budget']:.6g}",
+    "last-tick": lambda body: (
+        f"{_answered(body)}; {'P stands still' if body['stands_still'] else 'time is up'}"
+    ),
+    "settled": _settled,
+    "training": _training,
+    "round": lambda body: (
+        f"round {body['round']}, {body['answers']} answers"
+        f"{', too few: the model stays' if body['void'] else ''}"
+    ),
+    "completed": lambda body: f"{credits_text(body['refunded_micro'])} credits go back",
+    "cancelled": lambda body: (
+        f"by the {body['by']}: {body['reason']}; "
+        f"{credits_text(body['refunded_micro'])} credits go back"
+    ),
+}

@@ -1,0 +1,103 @@
+"""The log, the life cycle, the reward and the totals: what everybody can recompute."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from fedbourse.game.discovery import Discovery
+from fedbourse.market import log
+from fedbourse.market.lifecycle import LIFE
+from fedbourse.market.offers import choose_reward, first_total
+from fedbourse.market.task import State
+from fedbourse.market.verify.records import Differs, Records, Unseen, same
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT
+from fedbourse.wire.canonical import digest
+
+
+def check_card(records: Records) -> str:
+    """The card has the hash that the log begins with."""
+    same("the card's hash", records.task["card"], digest(dict(records.card_document)))
+    same("the card's hash in the log", records.event("created")["card"], records.task["card"])
+    return f"the card has the hash {str(records.task['card'])[:12]}..."
+
+
+def check_chain(records: Records) -> str:
+    """Every event holds the hash of the one before."""
+    previous = records.task["card"]
+    for number, document in enumerate(records.events):
+        event = log.Event(**document)
+        same("an event's place", event.sequence, number)
+        same("an event's task", event.task, records.task["task"])
+        same(f"what event {number} follows", event.previous, previous)
+        if not log.is_intact(event):
+            raise Differs(f"event {number} ({event.kind}) is not what its hash says")
+        previous = event.hash
+    same("the number of events", records.task["events"], len(records.events))
+    same("the end of the log", records.task["last_hash"], previous)
+    return f"{len(records.events)} events, each holding the hash of the one before"
+
+
+def check_life(records: Records) -> str:
+    """Every change of state is one that the table allows."""
+    moves = {(state, rule.next) for (state, _), rule in LIFE.items()}
+    states = [State(event["body"]["state"]) for event in records.events]
+    same("the first state", states[0].value, "draft")
+    for before, now in itertools.pairwise(states):
+        if before is not now and (before, now) not in moves:
+            raise Differs(f"nothing leads from {before.value} to {now.value}")
+    same("the state", records.task["state"], states[-1].value)
+    return f"every step from draft to {states[-1].value} is one that the table allows"
+
+
+def check_reward(records: Records) -> str:
+    """R follows from the card."""
+    announced = records.event("announced")
+    offer = announced["offer"]
+    reported = None
+    if records.card.reward == "best-reported":
+        reported = _values(records)[1]
+    reward, _method = choose_reward(records.card, interested=offer["interested"], reported=reported)
+    same("the reward", offer["reward_micro"], reward)
+    return f"R is {reward} micro-credits, {offer['method']}"
+
+
+def check_totals(records: Records) -> str:
+    """P moved by the rule, from one offer to the next."""
+    first = records.event("announced")
+    credits = first["offer"]["reward_micro"] / MICRO_CREDITS_PER_CREDIT
+    interested = first["offer"]["interested"]
+    values = np.full(interested, np.nan)
+    if first["reported"] == interested:
+        values = _values(records)[0]
+    total = first_total(records.card, values, reward=credits, interested=interested)
+    market = Discovery.start(total_budget=total)
+    previous = digest(dict(records.card_document))
+    for tick, body in enumerate(records.offers):
+        offer = body["offer"]
+        if tick:
+            market = market.move(positive=body["positive"], share_sum=body["share_sum"])
+        same("a tick's number", offer["tick"], tick)
+        for item in ("reward_micro", "interested", "plans_end_ms"):
+            same(f"{item} at tick {tick}", offer[item], first["offer"][item])
+        same(f"the total announced at tick {tick}", offer["total_budget"], market.total_budget)
+        same(f"what offer {tick} follows", offer["previous"], previous)
+        same(f"the hash of offer {tick}", body["hash"], digest(offer))
+        previous = body["hash"]
+    for event in records.events:
+        if event["kind"] == "last-tick":
+            seen = event["body"]
+            last = market.move(positive=seen["positive"], share_sum=seen["share_sum"])
+            same("whether P stands still", seen["stands_still"], last.settled)
+    return f"P moved over {len(records.offers)} announcements by the rule, from {total:.6g}"
+
+
+def _values(records: Records) -> tuple[Any, Any]:
+    interests = records.everybody("interest")
+    if not all(interest["salt"] for interest in interests):
+        raise Unseen("some owners had their values erased")
+    said = [interest["value"] for interest in interests]
+    values = np.array([np.nan if value is None else value for value in said], dtype=np.float64)
+    return values, values[~np.isnan(values)]

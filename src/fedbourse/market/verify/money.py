@@ -1,0 +1,88 @@
+"""The money of one task, and of the whole market."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import InvalidTransfer
+from fedbourse.ledger import OUTSIDE, Book, Transfer
+from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.task import State
+from fedbourse.market.verify.records import Check, Differs, Records, Unseen, due, same
+from fedbourse.units import MicroCredits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedbourse.market.verify.records import Document
+
+
+def check_vesting(records: Records) -> str:
+    """Every owner was paid what it earned, and nobody else anything."""
+    paid: defaultdict[str, int] = defaultdict(int)
+    escrow = f"escrow:{records.task['task']}"
+    for entry in records.money():
+        if entry["source"] == escrow and entry["target"] != records.task["buyer"]:
+            paid[entry["target"]] += entry["amount"]
+    for line in records.everybody("line"):
+        owed = due(records, line)
+        same(f"what {line['owner']} was paid", paid.pop(line["owner"], 0), owed)
+    if paid:
+        raise Differs(f"escrow paid {', '.join(paid)}, who signed nothing")
+    return "every owner was paid for the rounds that it answered, and nobody else"
+
+
+def check_escrow(records: Records) -> str:
+    """What escrow held is what it gave, returned and still has."""
+    escrow, buyer = f"escrow:{records.task['task']}", records.task["buyer"]
+    entries = records.money()
+    if not entries:
+        raise Unseen("no money was ever held")
+    held = sum(entry["amount"] for entry in entries if entry["target"] == escrow)
+    out = sum(entry["amount"] for entry in entries if entry["source"] == escrow)
+    back = sum(e["amount"] for e in entries if (e["source"], e["target"]) == (escrow, buyer))
+    same("what escrow held", held, records.event("announced")["offer"]["reward_micro"])
+    if held < out:
+        raise Differs(f"escrow held {held} and gave {out}")
+    if records.escrow_micro is not None:
+        same("what is in escrow", records.escrow_micro, held - out)
+    if State(records.task["state"]) in ENDED:
+        same("what escrow gave in the end", out, held)
+        told = records.events[-1]["body"]["refunded_micro"]
+        for event in records.events:
+            told += event["body"].get("declined_micro", 0)
+        same("what went back to the buyer", back, told)
+    return f"held {held} = earned {out - back} + returned {back} + still there {held - out}"
+
+
+def verify_books(*, entries: Iterable[Document], accounts: Iterable[Document]) -> list[Check]:
+    """Recompute every balance of the market from its transfers, one after the other."""
+    book, wrong = Book(), []
+    for entry in sorted(entries, key=lambda entry: int(entry["sequence"])):
+        amount = MicroCredits(entry["amount"])
+        try:
+            book.post(Transfer(entry["id"], entry["source"], entry["target"], amount))
+        except InvalidTransfer as error:
+            wrong.append(f"transfer {entry['sequence']}: {error}")
+    stored = {account["party"]: account["balance_micro"] for account in accounts}
+    recomputed = {name: held for name, held in book.balances.items() if held}
+    differ = [
+        f"{name} holds {stored.get(name, 0)}, recomputed is {recomputed.get(name, 0)}"
+        for name in sorted(stored.keys() | recomputed.keys())
+        if stored.get(name, 0) != recomputed.get(name, 0)
+    ]
+    inside = sum(held for name, held in stored.items() if name != OUTSIDE)
+    return [
+        _judged("transfers", wrong, f"{len(book.transfers)} transfers, none overdraws an account"),
+        _judged("balances", differ, f"{len(stored)} balances follow from the transfers"),
+        Check(
+            "conservation",
+            inside + stored.get(OUTSIDE, 0) == 0,
+            f"{inside} micro-credits are held, {-stored.get(OUTSIDE, 0)} came in from outside",
+        ),
+    ]
+
+
+def _judged(name: str, wrong: list[str], right: str) -> Check:
+    return Check(name, not wrong, "; ".join(wrong[:3]) if wrong else right)

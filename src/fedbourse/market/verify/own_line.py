@@ -1,0 +1,60 @@
+"""An owner's own line: its hash, its place under the root, its payment, what it has earned."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fedbourse.market import log
+from fedbourse.market.verify.records import (
+    Differs,
+    Records,
+    Unseen,
+    due,
+    line_of,
+    own_part,
+    same,
+    settled_reward,
+)
+
+
+def check_own_line(records: Records) -> str:
+    """The owner's line leads to the root in the log."""
+    line, proof = own_part(records, "line"), own_part(records, "proof")
+    if line["budget"] is not None:
+        same("the hash of your line", line["leaf"], log.leaf(line["salt"], line_of(line)))
+    settled = records.event("settled")
+    same("the root over lines", proof["root"], settled["lines_root"])
+    if not log.proves(
+        proof["path"],
+        leaf=line["leaf"],
+        position=line["position"],
+        leaves=settled["lines"],
+        root=settled["lines_root"],
+    ):
+        raise Differs("the path from your line does not lead to the root in the log")
+    return f"your line is number {line['position']} of {settled['lines']} under the root"
+
+
+def check_own_payment(records: Records) -> str:
+    """The owner's payment is R r/P."""
+    line, settled = own_part(records, "line"), records.event("settled")
+    if line["budget"] is None:
+        raise Unseen("your budget was erased")
+    share = Fraction(line["budget"]) / Fraction(settled["total_budget"])
+    reward = settled_reward(records)
+    exact = reward * share
+    slack = 1 + Fraction(2) ** -50 * reward  # the total is a rounded sum
+    if abs(line["payment_micro"] - exact) > slack:
+        raise Differs(f"R r/P is {float(exact):.3f}; your payment is {line['payment_micro']}")
+    return f"{line['payment_micro']} micro-credits is R r/P to the last one"
+
+
+def check_own_earnings(records: Records) -> str:
+    """The owner has earned what its answered rounds bring."""
+    line = own_part(records, "line")
+    same("what you have earned", line["earned_micro"], due(records, line))
+    receipt = records.own["receipt"] if records.own else None
+    if receipt is not None:
+        same("your last receipt", receipt["receipt"]["earned_micro"], line["earned_micro"])
+        same("answers in your last receipt", receipt["receipt"]["answered"], line["answered"])
+    return f"{line['earned_micro']} micro-credits for {line['answered']} answered rounds"

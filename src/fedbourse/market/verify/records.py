@@ -1,0 +1,157 @@
+"""What was fetched of a task, and how one thing in it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedbourse.errors import FedbourseError
+from fedbourse.market import log
+from fedbourse.market.settlement import earned
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.messages import line_document
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was recomputed."""
+
+    name: str
+    passed: bool | None
+    """None where it could not be checked; ``detail`` says why."""
+    detail: str
+
+
+class Differs(Exception):
+    """Two numbers that should be one."""
+
+
+class Unseen(Exception):
+    """What a check needs is not among the records that the caller may see."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """All that was fetched of one task."""
+
+    task: Document
+    card_document: Document
+    events: list[Document]
+    owners: list[Document] | None
+    own: Document | None
+    entries: list[Document] | None
+    escrow_micro: int | None
+    answers: Mapping[int, list[Document]] | None
+    """Owner and hash of each answer, by round."""
+
+    @cached_property
+    def card(self) -> TaskCard:
+        """Return the card."""
+        return TaskCard.of(self.card_document)
+
+    def event(self, kind: str) -> Document:
+        """Return the body of the first event of a kind."""
+        for event in self.events:
+            if event["kind"] == kind:
+                body: Document = event["body"]
+                return body
+        raise Unseen(f"the log has no event {kind!r}")
+
+    @cached_property
+    def offers(self) -> list[Document]:
+        """Return the bodies of all events that announced a total."""
+        return [e["body"] for e in self.events if e["kind"] in ("announced", "ticked")]
+
+    def everybody(self, part: str) -> list[Document]:
+        """Return interests, plans or lines of all owners, by name."""
+        if self.owners is None:
+            raise Unseen("it takes an auditor's token to see every owner")
+        return [owner[part] for owner in self.owners if owner[part] is not None]
+
+    def money(self) -> list[Document]:
+        """Return all transfers from and to the escrow account."""
+        if self.entries is None:
+            raise Unseen("the transfers of escrow are for auditors and the operator to see")
+        return self.entries
+
+
+def run(name: str, check: Callable[[Records], str], records: Records) -> Check:
+    """Carry out one check; whatever is wrong with the records becomes its result."""
+    try:
+        return Check(name, True, check(records))
+    except Unseen as unseen:
+        return Check(name, None, str(unseen))
+    except Differs as differs:
+        return Check(name, False, str(differs))
+    except (
+        FedbourseError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as e:
+        return Check(name, False, f"the records cannot be read: {type(e).__name__} {e}")
+
+
+def same(what: str, found: object, recomputed: object) -> None:
+    """Refuse two things that should be one."""
+    if found != recomputed:
+        raise Differs(f"{what}: the records say {found}, recomputed is {recomputed}")
+
+
+def settled_reward(records: Records) -> int:
+    """Return what was settled, if it is what was announced."""
+    settled: int = records.event("settled")["reward_micro"]
+    same("the reward that was settled", settled, records.offers[-1]["offer"]["reward_micro"])
+    return settled
+
+
+def own_part(records: Records, part: str) -> Document:
+    """Return a part of what the market keeps of an owner."""
+    found: Document | None = (records.own or {}).get(part)
+    if found is None:
+        raise Unseen("you have no line in this task")
+    return found
+
+
+def line_of(line: Document) -> dict[str, Any]:
+    """Return a line as its salted hash covers it."""
+    return line_document(
+        owner=line["owner"], budget=line["budget"], payment_micro=line["payment_micro"]
+    )
+
+
+def check_leaf(record: Document, message: object, what: str) -> bool:
+    """Check a salted hash; say whether what it covers was erased."""
+    if not record["salt"]:
+        return True
+    same(f"the hash of {what}", record["leaf"], log.leaf(record["salt"], message))
+    return False
+
+
+def erased_too(count: int) -> str:
+    """Say how many of the things counted were erased."""
+    return f" ({count} of them erased, hashes only)" if count else ""
+
+
+def budgets_of(records: Records, part: str) -> list[float]:
+    """Return the budgets of all owners, if none was erased."""
+    budgets = [each["budget"] for each in records.everybody(part)]
+    if None in budgets:
+        raise Unseen(f"{budgets.count(None)} owners had their budgets erased")
+    return budgets
+
+
+def due(records: Records, line: Document) -> int:
+    """Return what a line must have earned by now."""
+    if line["state"] != "signed" or not any(e["kind"] == "training" for e in records.events):
+        return 0
+    if records.card.payout == "upfront":
+        payment: int = line["payment_micro"]
+        return payment
+    return earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds)

@@ -1,0 +1,49 @@
+"""What the service answers about itself and the caller."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
+from fedbourse.web.bodies import KEY, Body, example
+
+
+class Health(Body):
+    """The service answers, and so does its database."""
+
+    model_config = example(status="ok")
+    status: Literal["ok"]
+
+
+class Limits(Body):
+    """What the market reads at most."""
+
+    model_config = example(json_bytes_max=1_048_576, answer_bytes_max=8_004_096)
+    json_bytes_max: int
+    answer_bytes_max: int
+
+
+class MarketFacts(Body):
+    """What a market says of itself."""
+
+    model_config = example(
+        name="fedbourse",
+        version="0.4.0",
+        public_key=KEY,
+        limits={"json_bytes_max": 1_048_576, "answer_bytes_max": 8_004_096},
+    )
+    name: str
+    version: str
+    public_key: str
+    """The key that the market signs terms and receipts with; pin it."""
+    limits: Limits
+
+
+class Me(Body):
+    """Who the caller is to the market."""
+
+    model_config = example(party="owner:ann", scopes=["owner"], device="21fe31dfa154a261")
+    party: str
+    scopes: list[Scope]
+    device: str | None
+    """The device that signed the request, where one did."""

@@ -1,0 +1,312 @@
+"""What must hold in a market's records at every moment, read past the market, by plain SQL."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.market.access import hash_of
+from fedbourse.market.log import Event, is_intact
+from fedbourse.wire.card import TaskCard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+Row = dict[str, Any]
+TABLES = (
+    "tasks", "events", "interests", "plans", "lines", "rounds", "answers", "accounts",
+    "transfers", "payouts", "tokens", "enrolments", "devices", "responses",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Records:
+    """All of a market's records at one moment."""
+
+    tables: dict[str, list[Row]]
+    paid_before: list[Row]
+    """The file of payouts just before that moment."""
+    paid_after: list[Row]
+
+    def by(self, table: str, *columns: str) -> dict[Any, Row]:
+        """Return the rows of a table by their key."""
+        return {
+            tuple(row[column] for column in columns) if len(columns) > 1 else row[columns[0]]: row
+            for row in self.tables[table]
+        }
+
+    @property
+    def balances(self) -> dict[str, int]:
+        return {row["id"]: row["balance"] for row in self.tables["accounts"] if row["balance"]}
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A write that somebody was told has happened."""
+
+    kind: str
+    caller: str
+    """Who keeps the idempotency key."""
+    key: str
+    document: Any
+    """What it was answered with."""
+
+
+def read_records(database: str, payouts: Path) -> Records:
+    """Read everything in one transaction."""
+    before = _lines(payouts)
+    tables = _sqlite(database) if database.startswith("sqlite") else _postgresql(database)
+    return Records(tables, before, _lines(payouts))
+
+
+def _sqlite(database: str) -> dict[str, list[Row]]:
+    file = database.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")
+        return {
+            table: [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
+            for table in TABLES
+        }
+
+
+def _postgresql(database: str) -> dict[str, list[Row]]:
+    import psycopg
+    from psycopg.rows import dict_row
+
+    with psycopg.connect(database, row_factory=dict_row) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
+
+
+def _lines(path: Path) -> list[Row]:
+    """Return the whole lines of a file; its writer may have been killed within the last one."""
+    content = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in content.split(b"\n")[:-1]]
+
+
+def broken_laws(records: Records) -> list[str]:
+    """Return a sentence for each law that does not hold."""
+    return [*_books(records), *_tasks(records), *_payouts(records), *_responses(records)]
+
+
+def _books(records: Records) -> Iterable[str]:
+    moved: defaultdict[str, int] = defaultdict(int)
+    for transfer in records.tables["transfers"]:
+        moved[transfer["source"]] -= transfer["amount"]
+        moved[transfer["target"]] += transfer["amount"]
+    held = records.balances
+    if held != {name: balance for name, balance in moved.items() if balance}:
+        yield "balances are not what the transfers make them"
+    if sum(held.values()):
+        yield f"all balances sum to {sum(held.values())}"
+    for name, balance in held.items():
+        if balance < 0 and name != "outside":
+            yield f"{name} holds {balance}"
+
+
+def _tasks(records: Records) -> Iterable[str]:
+    grouped = {
+        table: _grouped(records.tables[table], "task") for table in ("events", "lines", "answers")
+    }
+    escrows: defaultdict[str, list[Row]] = defaultdict(list)
+    for transfer in records.tables["transfers"]:
+        escrows[transfer["id"].partition("/")[0]].append(transfer)
+    for task in records.tables["tasks"]:
+        id = task["id"]
+        lines, answers = grouped["lines"][id], grouped["answers"][id]
+        for law in (
+            *_log(task, grouped["events"][id]),
+            *_settled(task, lines, answers),
+            *_money(task, lines, escrows[id], records.balances.get(f"escrow:{id}", 0)),
+        ):
+            yield f"task {id}, {task['state']}: {law}"
+
+
+def _log(task: Row, events: list[Row]) -> Iterable[str]:
+    end = TaskCard.of(json.loads(task["card"])).digest
+    for number, row in enumerate(sorted(events, key=lambda row: row["sequence"])):
+        event = Event(**row | {"body": json.loads(row["body"])})
+        if event.sequence != number or event.previous != end or not is_intact(event):
+            yield f"event {number} does not follow the one before"
+        end = event.hash
+    if (len(events) - 1, end) != (task["last_sequence"], task["last_hash"]):
+        yield "its log does not end where the task says"
+
+
+def _settled(task: Row, lines: list[Row], answers: list[Row]) -> Iterable[str]:
+    if lines and sum(line["payment"] for line in lines) != task["reward"]:
+        yield "its payments do not sum to R"
+    if bool(lines) != (task["state"] in ("settled", "training", "completed")) and (
+        task["state"] != "cancelled"
+    ):
+        yield f"it has {len(lines)} lines"
+    came = Counter(answer["owner"] for answer in answers)
+    for line in lines:
+        owner, answered = line["owner"], line["answered"]
+        if answered != came[owner]:
+            yield f"{owner} answered {came[owner]} rounds, and its line says {answered}"
+
+
+def _money(task: Row, lines: list[Row], moves: list[Row], held: int) -> Iterable[str]:
+    rounds = json.loads(task["card"])["rounds"]
+    by_end: defaultdict[str, int] = defaultdict(int)
+    for move in moves:
+        name = move["id"].partition("/")[2]
+        by_end[name.rpartition("/")[0] or name] += move["amount"]
+    due = {line["owner"]: line["payment"] * line["answered"] // rounds for line in lines}
+    paid = {name: amount for name, amount in by_end.items() if name.startswith("owner:")}
+    if paid != {owner: amount for owner, amount in due.items() if amount}:
+        yield f"owners were paid {paid}, and have earned {due}"
+    reward = task["reward"] or 0
+    if by_end["escrow"] != reward:
+        yield f"escrow took in {by_end['escrow']}, and R is {reward}"
+    left = reward - sum(paid.values()) - by_end["declined"] - by_end["refund"]
+    if held != left:
+        yield f"escrow holds {held}, and held - out is {left}"
+    if task["state"] in ("draft", "open", "completed", "cancelled") and held:
+        yield f"escrow still holds {held}"
+    if task["state"] in ("announced", "settled") and held != reward:
+        yield f"escrow holds {held} of {reward}"
+
+
+def _payouts(records: Records) -> Iterable[str]:
+    transfers, known = records.by("transfers", "id"), records.by("payouts", "id")
+    after = Counter(line["id"] for line in records.paid_after)
+    for id, payout in known.items():
+        transfer = transfers.get(f"withdrawal/{id}")
+        if transfer is None or (transfer["source"], transfer["amount"]) != (
+            payout["party"],
+            payout["amount"],
+        ):
+            yield f"payout {id} left no account"
+        if payout["sent_ms"] is not None and not after[id]:
+            yield f"payout {id} is marked as handed over, and was not"
+    withdrawn = [id for id in transfers if id.startswith("withdrawal/")]
+    if len(withdrawn) != len(known):
+        yield f"{len(withdrawn)} withdrawals, and {len(known)} payouts"
+    yield from (f"payout {id} was handed over {n} times" for id, n in after.items() if n > 1)
+    yield from (
+        f"payout {line['id']} was handed over, and never left the books"
+        for line in records.paid_before
+        if line["id"] not in known
+    )
+
+
+def _responses(records: Records) -> Iterable[str]:
+    for row in records.tables["responses"]:
+        if row["status"] is None or row["body"] is None:
+            yield f"the key {row['key']} was claimed and never answered"
+
+
+def lost(records: Records, acknowledged: Iterable[Acknowledged]) -> list[str]:
+    """Return a sentence for each acknowledged write whose effect, or kept answer, is not there."""
+    kept = records.by("responses", "caller", "key")
+    checks = _effects(records)
+    erased = {(row["task"], row["owner"]) for row in records.tables["interests"] if not row["salt"]}
+    broken = []
+    for each in acknowledged:
+        row = kept.get((each.caller, each.key))
+        task = each.document.get("receipt", each.document).get("task")
+        if each.kind != "erase" and (task, each.caller) in erased:
+            if row is not None:
+                broken.append(f"{each.key}: what was answered is kept after it was to be erased")
+        elif row is None or json.loads(row["body"]) != _without_secret(each.document):
+            broken.append(f"{each.key}: what was answered is not kept")
+        if not checks[each.kind](each):
+            broken.append(f"{each.key}: acknowledged, and lost")
+    return broken
+
+
+def _without_secret(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer as it is kept: a token follows from its id and the market's key."""
+    return {name: part for name, part in document.items() if name != "token"}
+
+
+def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
+    """Return, for each kind of write, how to see that it has happened."""
+    events = records.by("events", "task", "sequence")
+    interests, plans, lines = (
+        records.by(table, "task", "owner") for table in ("interests", "plans", "lines")
+    )
+    answers = records.by("answers", "task", "round", "owner")
+    tokens, devices, payouts = (records.by(name, "id") for name in ("tokens", "devices", "payouts"))
+    enrolments, transfers = records.by("enrolments", "hash"), records.by("transfers", "id")
+
+    def task(each: Acknowledged) -> bool:
+        said = each.document
+        event = events.get((said["task"], said["events"] - 1))
+        return event is not None and event["hash"] == said["last_hash"]
+
+    def plan(each: Acknowledged) -> bool:
+        said = each.document
+        found = plans.get((said["task"], said["owner"]), {"tick": -1})
+        return found["tick"] > said["tick"] or (
+            found["tick"] == said["tick"] and found["leaf"] == said["leaf"]
+        )
+
+    def terms(each: Acknowledged) -> bool:
+        said = each.document
+        found = lines.get((said["task"], said["owner"]), {})
+        return all(found.get(name) == said[name] for name in ("state", "signature", "leaf"))
+
+    def answer(each: Acknowledged) -> bool:
+        said = each.document["receipt"]
+        found = answers.get((said["task"], said["round"], said["owner"]))
+        return found is not None and json.loads(found["receipt"]) == each.document
+
+    def payout(each: Acknowledged) -> bool:
+        return (found := payouts.get(each.document["id"])) is not None and (
+            found["amount"] == each.document["amount_micro"]
+        )
+
+    def deposit(each: Acknowledged) -> bool:
+        said = each.document
+        found = transfers.get(f"deposit/{said['reference']}")
+        return found is not None and found["amount"] == said["amount_micro"]
+
+    def token(each: Acknowledged) -> bool:
+        found = tokens.get(each.document["id"])
+        return found is not None and found["hash"] == hash_of(each.document["token"])
+
+    def device(each: Acknowledged) -> bool:
+        found = devices.get(each.document["device"])
+        return found is not None and found["owner"] == each.document["owner"]
+
+    def interest(each: Acknowledged) -> bool:
+        found = interests.get((each.document["task"], each.document["owner"]))
+        return found is not None and found["leaf"] == each.document["leaf"]
+
+    def erased(each: Acknowledged) -> bool:
+        found = interests.get((each.document["task"], each.document["owner"]))
+        return found is not None and found["value"] is None and not found["salt"]
+
+    return {
+        **dict.fromkeys(("create", "open", "announce", "settle", "train", "cancel"), task),
+        "interest": interest,
+        "plan": plan,
+        "sign": terms,
+        "decline": terms,
+        "answer": answer,
+        "erase": erased,
+        "deposit": deposit,
+        "withdraw": payout,
+        "token": token,
+        "revoke": lambda each: (
+            tokens[each.document["id"]]["revoked_ms"] == each.document["revoked_ms"]
+        ),
+        "enrolment": lambda each: hash_of(each.document["token"]) in enrolments,
+        "enrol": device,
+    }
+
+
+def _grouped(rows: list[Row], column: str) -> defaultdict[str, list[Row]]:
+    grouped: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row[column]].append(row)
+    return grouped

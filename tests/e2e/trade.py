@@ -1,0 +1,269 @@
+"""Two trades over HTTP, in which every write that the market knows happens.
+
+The first goes by itself: owners answer until P stands still, one declines, one misses the last
+round, and what it did not earn goes back. The second is announced by its deadline, settled and
+cancelled by its buyer while it trains.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from fedbourse.cli.verify import _records
+from fedbourse.game import share_at
+from fedbourse.market.verify import Check, verify_task
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.keys import SigningKey, key_id
+from fedbourse.wire.messages import privacy_terms
+
+if TYPE_CHECKING:
+    from e2e.supervised import Supervised
+    from fedbourse.wire.connection import Connection
+
+BUYER, AUDITOR, SPARE = "buyer:acme", "auditor:kay", "buyer:gone"
+VALUES = {"owner:ann": 1.0, "owner:bob": 1.1, "owner:cy": 1.2}
+CARD = {
+    "goal": "Tell two kinds of things apart.",
+    "data": "A record is a thing: two numbers and its kind.",
+    "loss": "logistic",
+    "query": "gradient",
+    "compensation": "proportional",
+    "reward": 3.0,
+    "scaling": "0" * 64,
+    "model": "logistic",
+    "features": 2,
+    "classes": 2,
+    "dimension": 2,
+    "step_size": 0.5,
+    "rounds": 2,
+    "samples": 100,
+    "clip": 1.0,
+    "weights": "precision",
+    "payout": "vested",
+    "max_rho": 100.0,
+    "deadlines": {"interest_s": 600.0, "round_s": 300.0},
+}
+_SOON_S = 60
+
+
+class Client:
+    """Somebody who calls the market, and tells the test what was acknowledged."""
+
+    def __init__(self, market: Supervised, party: str, connection: Connection) -> None:
+        self.market, self.party, self.connection = market, party, connection
+
+    def write(
+        self, kind: str, path: str, body: object = None, *, name: str = "", keeper: str = ""
+    ) -> Any:
+        """Send a write until it is answered, always with the same key, and note the answer."""
+        key = "/".join(filter(None, (kind, self.party, name))).ljust(8, ".")
+        method = "put" if kind in ("interest", "plan", "answer") else "post"
+        ask = getattr(self.connection, "put_bytes" if kind == "answer" else method)
+        with self.market.sending(keeper or self.party, key):
+            document = self.market.patiently(lambda: ask(path, body, idempotency_key=key))
+            self.note(kind, keeper or self.party, key, document)
+        return document
+
+    def delete(self, kind: str, path: str) -> Any:
+        key = f"{kind}/{self.party}"
+        document = self.market.patiently(lambda: self.connection.delete(path, idempotency_key=key))
+        self.note(kind, self.party, key, document)
+        return document
+
+    def note(self, kind: str, keeper: str, key: str, document: Any) -> None:
+        from e2e.laws import Acknowledged
+
+        self.market.acknowledged.append(Acknowledged(kind, keeper, key, document))
+
+    def get(self, path: str) -> Any:
+        return self.market.patiently(lambda: self.connection.get(path))
+
+
+class Owner(Client):
+    """An owner with a device, which answers from its value."""
+
+    def __init__(self, market: Supervised, party: str, value: float, token: str) -> None:
+        self.key = SigningKey.generate()
+        super().__init__(market, party, market.connection(key=self.key))
+        self.value = value
+        body = {"token": token, "public_key": self.key.public}
+        self.write("enrol", "/v1/enrolments", body, keeper=f"device:{key_id(self.key.public)}")
+
+    def like(self, task: dict[str, Any], *, report: bool = False) -> None:
+        body = {"value": self.value if report else None, "previous": task["card"]}
+        self.write("interest", f"/v1/tasks/{task['task']}/interest", body, name=task["task"])
+
+    def plan(self, task: dict[str, Any]) -> None:
+        total = task["total_budget"]
+        budget = total * share_at(self.value, total, reward=task["reward_micro"] / 1e6)
+        body = {"tick": task["tick"], "budget": budget, "previous": task["offer"]}
+        name = f"{task['task']}/{task['tick']}"
+        self.write("plan", f"/v1/tasks/{task['task']}/plan", body, name=name)
+
+    def decide(self, id: str, *, accept: bool) -> None:
+        offered = self.get(f"/v1/tasks/{id}/mine")["terms"]
+        body: dict[str, Any] = {"accept": accept, "digest": offered["digest"]}
+        if accept:
+            body["signature"] = self.key.sign(canonical(offered["terms"]))
+        self.write("sign" if accept else "decline", f"/v1/tasks/{id}/terms", body, name=id)
+
+    def answer(self, id: str, round: int) -> None:
+        budget = self.get(f"/v1/tasks/{id}/mine")["line"]["budget"]
+        content = answer_bytes(TaskCard.of(CARD), id, budget)
+        path = f"/v1/tasks/{id}/rounds/{round}/answer"
+        self.write("answer", path, content, name=f"{id}/{round}")
+
+
+def answer_bytes(card: TaskCard, task: str, budget: float) -> bytes:
+    """Return noise of the right size, the same for everybody."""
+    scale = privacy_terms(card, task=task, budget=budget).scale
+    vector = np.full(card.dimension, scale)
+    return vector.astype("<f8").tobytes()
+
+
+class Trade:
+    """Everything from the first token to the last payout."""
+
+    def __init__(self, market: Supervised) -> None:
+        self.market = market
+        self.tasks: list[str] = []
+        self._connections: list[Connection] = []
+        secret = (market.folder / "operator.token").read_text().strip()
+        self.operator = self._client("operator:main", secret)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def run(self) -> dict[str, int]:
+        """Carry everything out, and return what everybody holds at the end."""
+        self._let_in()
+        self._pay_in()
+        self._first()
+        self._second()
+        self._take_out()
+        records = self.market.check()
+        assert not [name for name in records.balances if name.startswith("escrow")]
+        return records.balances
+
+    def verified(self) -> list[Check]:
+        """Verify both tasks as an auditor, and the first as each of its owners."""
+        checks = verify_task(**self._seen(self.auditor, self.tasks[0]))
+        assert all(check.passed for check in checks), checks
+        checks += verify_task(**self._seen(self.auditor, self.tasks[1]))
+        for owner in self.owners:
+            checks += verify_task(**self._seen(owner, self.tasks[0]))
+        return checks
+
+    def _seen(self, who: Client, task: str) -> dict[str, Any]:
+        return self.market.patiently(lambda: _records(who.connection, task))
+
+    def _client(self, party: str, token: str) -> Client:
+        return Client(self.market, party, self._kept(self.market.connection(token=token)))
+
+    def _kept(self, connection: Connection) -> Connection:
+        self._connections.append(connection)
+        return connection
+
+    def _token(self, party: str) -> dict[str, Any]:
+        body = {"party": party, "scopes": [party.partition(":")[0]]}
+        return self.operator.write("token", "/v1/tokens", body, name=party)
+
+    def _let_in(self) -> None:
+        self.buyer = self._client(BUYER, self._token(BUYER)["token"])
+        self.auditor = self._client(AUDITOR, self._token(AUDITOR)["token"])
+        self.operator.delete("revoke", f"/v1/tokens/{self._token(SPARE)['id']}")
+        self.owners = []
+        for party, value in VALUES.items():
+            made = self.operator.write(
+                "enrolment", "/v1/enrolment-tokens", {"owner": party}, name=party
+            )
+            self.owners.append(Owner(self.market, party, value, made["token"]))
+            self._kept(self.owners[-1].connection)
+
+    def _pay_in(self) -> None:
+        line = {"reference": "bank-1", "party": BUYER, "credits": "10"}
+        received = self.market.folder / "payments" / "received.jsonl"
+        received.write_text(json.dumps(line) + "\n")
+        self.buyer.write("deposit", "/v1/deposits", {"reference": "bank-1"})
+
+    def _opened(self) -> dict[str, Any]:
+        name = str(len(self.tasks))
+        task = self.buyer.write("create", "/v1/tasks", CARD, name=name)
+        self.tasks.append(task["task"])
+        self.buyer.write("open", f"/v1/tasks/{task['task']}/open", {}, name=name)
+        return task
+
+    def _first(self) -> None:
+        task = self._opened()
+        id = task["task"]
+        for owner in self.owners:
+            owner.like(task, report=owner is self.owners[0])
+        task = self.buyer.write("announce", f"/v1/tasks/{id}/announce", {})
+        while task["state"] == "announced":
+            for owner in self.owners:
+                owner.plan(task)
+            tick = task["tick"]
+            task = self._until(id, lambda now, tick=tick: now["tick"] > tick, "settled")
+        ann, bob, cy = self.owners
+        for owner in self.owners:
+            owner.decide(id, accept=owner is not cy)
+        self._until(id, lambda now: now["state"] == "training")
+        for owner in (ann, bob):
+            owner.answer(id, 0)
+        self._until(id, lambda now: now["round"] == 1)
+        ann.answer(id, 1)
+        self.market.pass_time(301)
+        self._until(id, lambda now: now["state"] == "completed")
+
+    def _second(self) -> None:
+        task = self._opened()
+        id = task["task"]
+        for owner in self.owners:
+            owner.like(task)
+        self.market.pass_time(601)
+        task = self._until(id, lambda now: now["state"] == "announced")
+        # With one plan missing the market waits, and the buyer does not.
+        ann, bob, _ = self.owners
+        for owner in (ann, bob):
+            owner.plan(task)
+        self.buyer.write("settle", f"/v1/tasks/{id}/settle", {})
+        for owner in (ann, bob):
+            owner.decide(id, accept=True)
+        self._until(id, lambda now: now["state"] == "training")
+        ann.answer(id, 0)
+        self.buyer.write("cancel", f"/v1/tasks/{id}/cancel", {"reason": "enough"})
+        bob.write("erase", f"/v1/tasks/{id}/erasure", {}, name=id)
+
+    def _take_out(self) -> None:
+        for who, amount in ((self.owners[0], 700_001), (self.buyer, 1_000_000)):
+            body = {"amount_micro": amount, "destination": f"the bank of {who.party}"}
+            who.write("withdraw", "/v1/withdrawals", body)
+        self._soon(self._all_sent)
+
+    def _all_sent(self) -> bool:
+        self.operator.get("/v1/health")  # a market that was struck is started again by this
+        return all(row["sent_ms"] for row in self.market.records().tables["payouts"])
+
+    def _until(self, id: str, what: Any, *states: str) -> dict[str, Any]:
+        """Wait until the clock has moved a task on."""
+        seen: dict[str, Any] = {}
+
+        def came() -> bool:
+            seen.update(self.operator.get(f"/v1/tasks/{quote(id)}"))
+            return what(seen) or seen["state"] in states
+
+        self._soon(came)
+        return seen
+
+    def _soon(self, what: Any) -> None:
+        end = time.monotonic() + _SOON_S
+        while not what():
+            assert time.monotonic() < end
+            time.sleep(0.02)

@@ -1,0 +1,37 @@
+"""Any life of any tasks, on a real database, against a model of money and states in plain Python.
+
+The planted faults prove that the machine can fail.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase
+
+from fedbourse.errors import FedbourseError
+from market.life_faults import FAULTS
+from market.life_machine import postgresql_stores, run_life, sqlite_stores
+
+
+def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
+    if kind == "sqlite":
+        stores = sqlite_stores(request.getfixturevalue("sqlite_template"))
+    else:
+        stores = postgresql_stores(request.getfixturevalue("postgresql"))
+    # To shrink a life takes Hypothesis minutes; the seed that it prints is enough to see it again.
+    phases = [Phase.explicit, Phase.reuse, Phase.generate]
+    run_life(stores, 20 if kind == "sqlite" else 15, phases=phases)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_planted_faults_are_caught(fault, sqlite_template, monkeypatch) -> None:
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, FedbourseError, pytest.fail.Exception)):
+        run_life(
+            sqlite_stores(sqlite_template),
+            100,
+            steps=12,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+        )

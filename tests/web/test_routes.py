@@ -1,0 +1,316 @@
+"""A whole trade over a real connection, by people with tokens and devices that sign."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from fedbourse.bootstrap.market import running_clock
+from fedbourse.errors import NotAllowed, NotFound, NotSignedIn
+from fedbourse.game import share_at
+from fedbourse.market import access
+from fedbourse.market.log import Event, is_intact
+from fedbourse.market.service import Market
+from fedbourse.market.verify import verify_task
+from fedbourse.web.app import create_app
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import SigningKey, key_id
+from market.trading import card, noise
+from web.servers import served
+from web.worlds import CREDITS, UNHURRIED, Bank, World, asked, dump
+
+VALUES = (1.0, 1.1, 1.2, 9.0)
+
+
+class Device:
+    """An owner's device, as far as the market can see."""
+
+    def __init__(self, url, owner, value, market_key):
+        self.owner, self.value, self.key = owner, value, SigningKey.generate()
+        self.http = Connection(url, key=self.key, market_key=market_key)
+
+    def plan(self, task):
+        share = share_at(self.value, task["total_budget"], reward=task["reward_micro"] / CREDITS)
+        said = {"tick": task["tick"], "previous": task["offer"]}
+        budget = share * task["total_budget"]
+        return self.http.put(f"/v1/tasks/{task['task']}/plan", {**said, "budget": budget})
+
+    def sign(self, path):
+        offered = self.http.get(f"{path}/mine")["terms"]
+        self.http.check_signed(offered["terms"], offered["market_signature"])
+        signature = self.key.sign(canonical(offered["terms"]))
+        decision = {"accept": True, "digest": offered["digest"], "signature": signature}
+        return self.http.post(f"{path}/terms", decision)
+
+    def answer(self, path, published):
+        asked = self.http.get(f"{path}/round")
+        model = self.http.get_bytes(f"{path}/rounds/{asked['round']}/model")
+        assert hashlib.sha256(model).hexdigest() == asked["model_hash"]
+        line = self.http.get(f"{path}/mine")["line"]
+        task = _Asked(asked["task"], published)
+        content = noise(task, line["budget"], f"{self.owner} {asked['round']}")
+        done = self.http.put_bytes(f"{path}/rounds/{asked['round']}/answer", content)
+        self.http.check_signed(done["receipt"], done["market_signature"])
+        return done["receipt"]
+
+
+class _Asked:
+    def __init__(self, id, published):
+        self.id, self.card = id, published
+
+
+class Followed:
+    """A task's stream, broken and taken up again after every few events."""
+
+    def __init__(self, connection, path):
+        self.connection, self.path, self.seen = connection, path, []
+        self._events = None
+
+    def until(self, *kinds):
+        """Read on until an event of one of these kinds has come."""
+        while True:
+            if self._events is None or len(self.seen) % 3 == 0:
+                self.close()
+                after = self.seen[-1]["sequence"] if self.seen else -1
+                self._events = self.connection.events(f"{self.path}/stream", after)
+            event = next(self._events)
+            self.seen.append(event)
+            if event["kind"] in kinds:
+                return event
+
+    def rest(self):
+        self.seen.extend(self._events)
+
+    def close(self):
+        if self._events is not None:
+            self._events.close()
+
+
+@contextmanager
+def running(store, bank):
+    """Serve a market whose clock runs; the operator's token is all there is in it."""
+    market, wake = Market(SigningKey.generate()), threading.Event()
+    app = create_app(market, store, bank, UNHURRIED)
+
+    async def waking(scope, receive, send):
+        await app(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] != "GET":
+            wake.set()
+
+    with store.begin() as unit:
+        _, token = access.issue_token(
+            market, unit, None, holder="operator:main", scopes=["operator"]
+        )
+    with (
+        running_clock(market, store, bank, wake=wake),
+        served(waking) as url,
+        Connection(url, token=token, market_key=market.key.public) as operator,
+    ):
+        yield url, operator
+
+
+def enrolled(url, operator, market_key):
+    """Let devices enrol, each with a one-time token."""
+    devices = []
+    for number, value in enumerate(VALUES):
+        device = Device(url, f"owner:o{number}", value, market_key)
+        once = operator.post("/v1/enrolment-tokens", {"owner": device.owner})["token"]
+        body = {"token": once, "public_key": device.key.public}
+        done = device.http.post("/v1/enrolments", body)
+        assert done == {
+            "device": key_id(device.key.public),
+            "owner": device.owner,
+            "market_public_key": market_key,
+        }
+        other = Device(url, device.owner, value, market_key)
+        with pytest.raises(NotSignedIn, match="used"), other.http:
+            other.http.post("/v1/enrolments", body | {"public_key": other.key.public})
+        devices.append(device)
+    return devices
+
+
+def with_token(url, operator, party, scope):
+    made = operator.post("/v1/tokens", {"party": party, "scopes": [scope], "days": 1})
+    return Connection(url, token=made["token"])
+
+
+def test_a_whole_trade(store):
+    bank = Bank(bank_1=("buyer:acme", 12 * CREDITS))
+    with running(store, bank) as (url, operator):
+        market_key = operator.check_market()["public_key"]
+        devices = enrolled(url, operator, market_key)
+        buyer = with_token(url, operator, "buyer:acme", "buyer")
+        auditor = with_token(url, operator, "auditor:kay", "auditor")
+        try:
+            erased = trade(url, buyer, auditor, devices, bank)
+        finally:
+            for each in (buyer, auditor, *(device.http for device in devices)):
+                each.close()
+    left = repr(dump(store))
+    assert erased
+    assert not [secret for secret in erased if secret in left]
+
+
+def trade(url, buyer, auditor, devices, bank):
+    assert buyer.post("/v1/deposits", {"reference": "bank-1"})["balance_micro"] == 12 * CREDITS
+    assert buyer.post("/v1/deposits", {"reference": "bank-1"})["balance_micro"] == 12 * CREDITS
+    draft = buyer.post("/v1/tasks", card(rounds=3).document)
+    path = f"/v1/tasks/{draft['task']}"
+    with Connection(url) as stranger, pytest.raises(NotFound):
+        stranger.get(path)
+    assert buyer.post(f"{path}/open")["state"] == "open"
+    with Connection(url) as stranger:
+        followed = Followed(stranger, path)
+        try:
+            published = agree(stranger, buyer, devices, path, followed)
+            train(devices, path, published, followed)
+            followed.rest()
+        finally:
+            followed.close()
+        check_log(stranger, path, followed.seen)
+    return check_end(buyer, auditor, devices, path, bank)
+
+
+def agree(stranger, buyer, devices, path, followed):
+    """Go from an open task to one in training."""
+    found = stranger.get(f"{path}/card")
+    published = TaskCard.of(found["card"])
+    assert published.digest == found["digest"]
+    for device in devices:
+        device.http.put(f"{path}/interest", {"value": None, "previous": found["digest"]})
+    assert buyer.post(f"{path}/announce", {})["reward_micro"] == 10 * CREDITS
+    event = followed.until("announced")
+    while event["kind"] != "settled":
+        task = stranger.get(path)
+        for device in devices:
+            assert device.plan(task)["tick"] == task["tick"]
+        event = followed.until("ticked", "settled")
+    chosen = [device for device in devices if device.http.get(f"{path}/mine")["line"]]
+    assert chosen == devices[:3]
+    with pytest.raises(NotFound):
+        devices[3].http.get(f"{path}/proof")
+    for device in chosen:
+        assert device.sign(path)["state"] == "signed"
+    followed.until("training")
+    return published
+
+
+def train(devices, path, published, followed):
+    for number in range(published.rounds):
+        receipts = [device.answer(path, published) for device in devices[:3]]
+        assert {each["round"] for each in receipts} == {number}
+        followed.until("round")
+
+
+def check_log(stranger, path, seen):
+    """Every event came once and in order, though the stream was broken again and again."""
+    listed = []
+    after = -1
+    while after is not None:
+        page = stranger.get(f"{path}/events", {"after": after, "limit": 4})
+        listed += page["events"]
+        after = page["next"]
+    assert seen == listed
+    assert [event["sequence"] for event in seen] == list(range(len(seen)))
+    assert all(is_intact(Event(**event)) for event in seen)
+    assert seen[-1]["kind"] == "completed"
+
+
+def check_end(buyer, auditor, devices, path, bank):
+    task = buyer.get(path)
+    name, escrow = task["task"], f"/v1/accounts/escrow:{task['task']}"
+    content = buyer.get_bytes(f"{path}/model")
+    last = buyer.get(f"{path}/events", {"after": task["events"] - 2})["events"][0]
+    assert hashlib.sha256(content).hexdigest() == last["body"]["model_hash"]
+    money = buyer.get(f"{path}/report")["money_micro"]
+    assert money == {"held": 10**7, "declined": 0, "refunded": 0, "earned": 10**7, "escrow": 0}
+    assert buyer.get("/v1/accounts/buyer:acme")["balance_micro"] == 2 * CREDITS
+    records = {"task": task, "card": buyer.get(f"{path}/card")["card"]}
+    records["events"] = buyer.get(f"{path}/events", {"limit": 1000})["events"]
+    audited = verify_task(
+        **records,
+        owners=auditor.get(f"{path}/lines")["owners"],
+        own=None,
+        entries=auditor.get(f"{escrow}/statement")["entries"],
+    )
+    assert not [check for check in audited if check.passed is False]
+    for device in devices[:3]:
+        own = device.http.get(f"{path}/mine")
+        own["proof"] = device.http.get(f"{path}/proof")
+        checks = verify_task(**records, owners=None, own=own, entries=None)
+        assert all(check.passed for check in checks if check.name.startswith("own"))
+        balance = device.http.get(f"/v1/accounts/{device.owner}")["balance_micro"]
+        assert balance == own["line"]["payment_micro"] == own["line"]["earned_micro"]
+    with pytest.raises(NotAllowed):
+        auditor.post("/v1/withdrawals", {"amount_micro": 1, "destination": "home"})
+    return leave(devices[0], path, name, bank)
+
+
+def leave(device, path, name, bank):
+    """Take the money out, be forgotten, and return what was."""
+    said = device.http.get(f"{path}/mine")
+    balance = device.http.get(f"/v1/accounts/{device.owner}")["balance_micro"]
+    done = device.http.post("/v1/withdrawals", {"amount_micro": balance, "destination": "home"})
+    assert done["balance_micro"] == 0
+    until = time.monotonic() + 20
+    while not bank.paid and time.monotonic() < until:
+        time.sleep(0.01)
+    assert [(each.party, each.amount) for each in bank.paid] == [(device.owner, balance)]
+    assert device.http.post(f"{path}/erasure") == {"task": name, "owner": device.owner}
+    mine = device.http.get(f"{path}/mine")
+    assert (mine["plan"]["budget"], mine["line"]["budget"], mine["terms"]) == (None, None, None)
+    assert mine["line"]["payment_micro"] == balance
+    salts = [said[part]["salt"] for part in ("interest", "plan", "line")]
+    return [*salts, repr(said["plan"]["budget"])]
+
+
+def test_lists_come_page_by_page(store):
+    with running(store, Bank()) as (url, operator):
+        with with_token(url, operator, "buyer:acme", "buyer") as buyer:
+            made = [buyer.post("/v1/tasks", card().document)["task"] for _ in range(5)]
+            for task in made[:3]:
+                buyer.post(f"/v1/tasks/{task}/open", {})
+            assert pages(buyer, "/v1/tasks", "before", "tasks", "task") == made[::-1]
+            with Connection(url) as stranger:
+                assert pages(stranger, "/v1/tasks", "before", "tasks", "task") == made[2::-1]
+                drafts = stranger.get("/v1/tasks", {"state": "draft"})
+                assert drafts == {"tasks": [], "next": None}
+        ids = pages(operator, "/v1/tokens", "after", "tokens", "id")
+        assert ids == sorted(ids)
+        assert len(ids) == 2
+
+
+def pages(connection, path, cursor, items, name):
+    found, asked = [], {"limit": 2}
+    while True:
+        page = connection.get(path, asked)
+        found += [item[name] for item in page[items]]
+        if page["next"] is None:
+            return found
+        asked[cursor] = page["next"]
+
+
+def test_a_model_comes_with_its_hash_and_a_stream_of_a_task_that_ended_is_over(store):
+    world = World(store)
+    path = f"/v1/tasks/{world.completed.id}"
+    with served(world.app) as url:
+        request = asked(world.people["buyer"], "GET", f"{path}/model", now_ms=0)
+        answer = httpx2.get(url + request.path, headers=dict(request.headers), trust_env=False)
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert len(answer.content) == 8 * world.completed.card.dimension
+        found = hashlib.sha256(answer.content).hexdigest()
+        assert answer.headers["fedbourse-model-hash"] == found
+        last = str(world.completed.last_sequence)
+        headers = {"Last-Event-ID": last}
+        seen = httpx2.get(f"{url}{path}/stream", headers=headers, trust_env=False)
+        assert seen.status_code == 204
+        whole = httpx2.get(f"{url}{path}/stream", trust_env=False)
+        assert whole.headers["content-type"].startswith("text/event-stream")
+        assert f"id: {last}\nevent: completed\ndata: " in whole.text

@@ -1,0 +1,248 @@
+"""A market behind its service with a task in every state, and everybody who might ask about them.
+
+The clock stands still and nothing happens by itself, so that only requests change the database.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from sqlalchemy import select
+
+from fedbourse.errors import NotFound
+from fedbourse.market import access, buying, selling
+from fedbourse.market.parties import Device
+from fedbourse.storage.schema import metadata
+from fedbourse.web.app import create_app
+from fedbourse.web.settings import Settings
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.keys import SigningKey, key_id
+from fedbourse.wire.signatures import Request, sign_request
+from market.trading import BUYER, OPERATOR, Trading, card, noise
+
+UNHURRIED = Settings(
+    peer_per_s=1e9, peer_burst=10**9, caller_per_s=1e9, caller_burst=10**9, stream_poll_s=0.02
+)
+"""Tests ask faster than anybody should."""
+CREDITS = 1_000_000
+HOST = "testserver"
+STATES = ("completed", "training", "settled", "announced", "open", "draft")
+
+
+class Bank:
+    """A bank through which the money of these references came in."""
+
+    def __init__(self, **received):
+        self.known = {name.replace("_", "-"): each for name, each in received.items()}
+        self.paid = []
+
+    def received(self, reference):
+        if reference not in self.known:
+            raise NotFound(f"no money came in with the reference {reference}")
+        return self.known[reference]
+
+    def pay(self, payout):
+        self.paid.append(payout)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who asks: with a token, with a device's key, or as a stranger."""
+
+    party: str | None = None
+    token: str | None = None
+    key: SigningKey | None = None
+
+
+def asked(person, method, path, *, body=None, key=None, query="", now_ms, nonce=None):
+    """Return a request of a person, signed where it has a key; documents become JSON."""
+    headers = []
+    if body is not None and not isinstance(body, bytes):
+        body = canonical(body)
+        headers.append(("content-type", "application/json"))
+    elif body is not None:
+        headers.append(("content-type", "application/octet-stream"))
+    if method != "GET":
+        headers.append(("idempotency-key", key or secrets.token_hex(12)))
+    if person.token:
+        headers.append(("authorization", f"Bearer {person.token}"))
+    request = Request(method, "http", HOST, path, query, tuple(headers), body or b"")
+    return signed(request, person.key, now_ms=now_ms, nonce=nonce) if person.key else request
+
+
+def signed(request, key, *, now_ms, nonce=None):
+    added = sign_request(request, key, now_ms=now_ms, nonce=nonce or secrets.token_hex(12))
+    return replace(request, headers=request.headers + tuple(added.items()))
+
+
+def send(client, request):
+    target = request.path + (f"?{request.query}" if request.query else "")
+    return client.request(request.method, target, headers=request.headers, content=request.body)
+
+
+def dump(store):
+    """Return all rows of all tables but nonces, which a refused request uses up."""
+    with store._database.reader.connect() as connection:
+        return {
+            table.name: sorted(map(repr, connection.execute(select(table))))
+            for table in metadata.sorted_tables
+            if table.name != "nonces"
+        }
+
+
+class World:
+    """All of it."""
+
+    VALUES = (1.23456789123, 1.31415926535, 1.27182818284)
+
+    def __init__(self, store):
+        self.store = store
+        self.trading = Trading(store)
+        self.market = self.trading.market
+        self.bank = Bank(bank_1=(BUYER.party, 5 * CREDITS))
+        self.app = create_app(self.market, store, self.bank, UNHURRIED)
+        self.trading.fund(200 * CREDITS)
+        self.owners = self.trading.owners(*self.VALUES)
+        self.ann = self.owners[0]
+        self.people = self._people()
+        self.new_key = SigningKey.generate()
+
+    def _people(self):
+        now = self.trading.time_ms
+        old, zed, ann = SigningKey.generate(), SigningKey.generate(), self.ann
+        with self.store.begin() as unit:
+            retired = Device(key_id(old.public), ann.name, old.public, now, retired_ms=now)
+            unit.put_device(Device(key_id(zed.public), "owner:zed", zed.public, now))
+            # Its place was taken by the device that signs for this owner now.
+            unit.put_device(replace(retired, retired_ms=None))
+            unit.put_device(Device(key_id(ann.key.public), ann.name, ann.key.public, now))
+            assert unit.device(retired.id).retired_ms is not None
+        return {
+            "stranger": Person(),
+            "nobody's token": Person(token="fbt_" + "A" * 43),
+            "owner's device": Person(ann.name, key=ann.key),
+            "owner's token": self.holder(ann.name, "owner"),
+            "another owner": Person("owner:zed", key=zed),
+            "another owner's token": self.holder("owner:zed", "owner"),
+            "buyer": self.holder(BUYER.party, "buyer"),
+            "another buyer": self.holder("buyer:other", "buyer"),
+            "buyer who only reads": self.holder(BUYER.party, "auditor"),
+            "auditor": self.holder("auditor:kay", "auditor"),
+            "operator": self.holder("operator:main", "operator"),
+            "expired": self.holder(BUYER.party, "buyer", "operator", days=1e-9),
+            "revoked": self.holder(BUYER.party, "buyer", "operator", revoke=True),
+            "retired device": Person(ann.name, key=old),
+            "unknown device": Person(ann.name, key=SigningKey.generate()),
+        }
+
+    def holder(self, party, *scopes, days=None, revoke=False):
+        """Return somebody with a new token."""
+        scopes = scopes if party.startswith("operator") else [s for s in scopes if s != "operator"]
+        with self.store.begin() as unit:
+            token, secret = access.issue_token(
+                self.market, unit, None, holder=party, scopes=scopes, days=days
+            )
+            if revoke:
+                unit.revoke_token(token.id, at_ms=self.market.now_ms())
+        return Person(party, token=secret)
+
+    def whole(self):
+        """Make all that is otherwise made when it is first asked for."""
+        assert [getattr(self, name).state.value for name in STATES] == list(STATES)
+        assert self.second_draft.id != self.draft.id
+        assert self.enrolment != self.token_id
+        return self
+
+    @cached_property
+    def draft(self):
+        return self.trading.do(buying.create, BUYER, card())
+
+    @cached_property
+    def second_draft(self):
+        return self.trading.do(buying.create, BUYER, card())
+
+    @cached_property
+    def open(self):
+        """A task that all but one owner like."""
+        task = self.trading.opened()
+        for owner in self.owners[1:]:
+            said = {"value": owner.value, "previous": task.card.digest}
+            self.trading.do(selling.register_interest, owner.caller, task.id, **said)
+        return task
+
+    @cached_property
+    def announced(self):
+        """A task for which all but one owner have planned."""
+        task = self.trading.announced(self.owners, report=True)
+        for owner in self.owners[1:]:
+            self.trading.plan(owner, task)
+        return task
+
+    @cached_property
+    def settled(self):
+        """A task whose terms all but one owner have signed."""
+        task = self.trading.settled(self.owners, report=True)
+        for owner in self.owners[1:]:
+            self.trading.decide(owner, task.id)
+        return task
+
+    @cached_property
+    def training(self):
+        return self.trading.in_training(self.owners, report=True)
+
+    @cached_property
+    def completed(self):
+        return self.trading.completed(self.owners, report=True, rounds=2)
+
+    @cached_property
+    def token_id(self):
+        """The id of a token that may be revoked."""
+        with self.store.begin() as unit:
+            token, _ = access.issue_token(
+                self.market, unit, None, holder="buyer:leaver", scopes=["buyer"]
+            )
+        return token.id
+
+    @cached_property
+    def enrolment(self):
+        """A one-time token."""
+        with self.store.begin() as unit:
+            _, id = access.issue_enrolment(self.market, unit, OPERATOR, owner="owner:new")
+            secret = access.enrolment_secret(self.market, id)
+        return secret
+
+    def request(self, person, method, path, **options):
+        """Return a request of somebody, by its name among the people or as a person."""
+        who = self.people[person] if isinstance(person, str) else person
+        return asked(who, method, path, now_ms=self.trading.time_ms, **options)
+
+    def decision(self):
+        """Return the owner's signed terms of the task that is settled."""
+        terms = self.trading.mine(self.ann, self.settled.id)["terms"]
+        signature = self.ann.key.sign(canonical(terms["terms"]))
+        return {"accept": True, "digest": terms["digest"], "signature": signature}
+
+    def answer(self):
+        """Return the owner's answer to the open round."""
+        line = self.trading.mine(self.ann, self.training.id)["line"]
+        return noise(self.training, line["budget"], "an answer")
+
+    @lru_cache  # noqa: B019 - a world lives as long as its test
+    def secrets_of(self, owner_name):
+        """Return what owners said and were promised, of all but this one."""
+        found = set()
+        with self.store.read() as unit:
+            for task in unit.tasks(limit=100):
+                for each in unit.interests(task.id) + unit.plans(task.id) + unit.lines(task.id):
+                    if each.owner == owner_name:
+                        continue
+                    found.add(each.salt)
+                    for number in ("value", "budget"):
+                        if getattr(each, number, None):
+                            found.add(json.dumps(getattr(each, number)))
+                    if hasattr(each, "payment"):
+                        found.add(f":{each.payment},")
+        return found
