@@ -108,9 +108,7 @@ def api() -> str:
     ]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            lines += ["", f"## {method.upper()} {path}", "", operation.get("summary", "")]
-            if operation.get("description"):
-                lines += ["", operation["description"]]
+            lines += ["", f"## {method.upper()} {path}", "", operation["description"]]
             lines += ["", f"Proof: {_proofs(operation)}."]
             lines += _parameters(operation) + _bodies(operation, document)
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
@@ -158,7 +156,7 @@ def _example(part: dict[str, Any], document: dict[str, Any]) -> Any:
     schema = part.get("schema", {})
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    return next(iter(schema.get("examples", [])), None)
+    return schema.get("example")
 
 
 MADE_BY_CALLERS = {

@@ -172,3 +172,13 @@ def test_three_hundred_withheld_values_reach_the_equilibrium(sqlite_template, tm
         assert task.tick <= 15
         found = [lines.get(owner.name, 0.0) for owner in owners]
         assert found == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
+
+
+def test_a_buyer_has_a_bounded_number_of_unfinished_tasks(trading, monkeypatch) -> None:
+    monkeypatch.setattr(buying, "TASKS_MAX", 2)
+    first = trading.opened()
+    trading.opened()
+    with pytest.raises(Conflict, match="buyer:acme has 2 drafts and tasks that have not ended"):
+        trading.opened()
+    trading.do(buying.cancel, BUYER, first.id)
+    trading.opened()

@@ -170,4 +170,6 @@ def _print_statement(account: str, entries: list[dict[str, Any]]) -> None:
                 entry["memo"],
             )
         )
-    print_table(("time (UTC)", "from or to", "credits", "then", "what for"), rows, left="what for")
+    print_table(
+        ("time (UTC)", "from or to", "credits", "balance", "what for"), rows, left="what for"
+    )

@@ -21,7 +21,7 @@ from fedbourse.cli.task import task_app
 from fedbourse.cli.task_results import model, report, watch
 from fedbourse.cli.token import token_app
 from fedbourse.cli.verify import verify
-from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput
+from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput, NotSignedIn
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ def _explained(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
             return f"{' '.join(str(error).split())} (see --help)", InvalidInput.exit_code
+        case NotSignedIn():
+            hint = "a token comes from --token-file, FEDBOURSE_TOKEN_FILE or FEDBOURSE_TOKEN"
+            return f"{error} ({hint})", error.exit_code
         case FedbourseError():
             return str(error), error.exit_code
         case OSError():

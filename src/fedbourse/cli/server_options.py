@@ -250,7 +250,8 @@ def print_table(heads: Iterable[str], rows: Iterable[Iterable[object]], *, left:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in heads:
         to_left = head in left.split(",")
-        table.add_column(head, justify="left" if to_left else "right", no_wrap=not to_left)
+        # Folded, never cut: an id or an amount of which a part is missing helps nobody.
+        table.add_column(head, justify="left" if to_left else "right", overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
     console().print(table)

@@ -12,7 +12,7 @@ import numpy as np
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
 from fedbourse.game.discovery import Discovery
 from fedbourse.market import log
-from fedbourse.market.lifecycle import Command
+from fedbourse.market.lifecycle import ENDED, Command
 from fedbourse.market.offers import choose_reward, first_total
 from fedbourse.market.service import escrow, role_of, taken
 from fedbourse.market.settlement import COMPENSATIONS
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DIMENSION_MAX = 1_000_000
 """An answer of this many doubles is 8 MB."""
 ROUNDS_MAX = 1_000_000
+TASKS_MAX = 200
+"""Of one buyer, that have not ended: the clock looks at each of them again and again."""
 
 
 def create(market: Market, unit: Unit, caller: Caller, card: TaskCard) -> Task:
@@ -42,6 +44,12 @@ def create(market: Market, unit: Unit, caller: Caller, card: TaskCard) -> Task:
             raise InvalidInput(
                 f"{name} must be at most {most} on this market; found {getattr(card, name)}"
             )
+    unfinished = [state for state in State if state not in ENDED]
+    if len(unit.tasks(states=unfinished, buyer=caller.party, limit=TASKS_MAX)) == TASKS_MAX:
+        raise Conflict(
+            f"{caller.party} has {TASKS_MAX} drafts and tasks that have not ended; "
+            "cancel one, or wait until one ends"
+        )
     now = market.now_ms()
     task = Task(
         id=f"{now:012x}{secrets.token_hex(6)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, update
@@ -95,11 +96,17 @@ def _row(task: Task) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=256)
+def _card(text: str) -> TaskCard:
+    """Return a card; it never changes, and most requests are about few of them."""
+    return TaskCard.of(json.loads(text))
+
+
 def _task(row: Row[Any]) -> Task:
     return Task(
         **{
             **row._mapping,
-            "card": TaskCard.of(json.loads(row.card)),
+            "card": _card(row.card),
             "state": State(row.state),
         }
     )
