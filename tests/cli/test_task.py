@@ -1,6 +1,7 @@
 """A buyer's tasks from the command line, against a market that runs for real."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -244,3 +245,17 @@ def test_wrong_input_gets_one_sentence(shell, market, acme, card, tmp_path) -> N
     ]:
         assert shell.refused("task", *arguments, token=token)[0] == code, arguments
     assert not (tmp_path / "m.npy").exists()
+
+
+def test_a_file_that_is_no_plain_file_is_written_into_and_links_are_followed(tmp_path) -> None:
+    pipe, real, link = (tmp_path / name for name in ("pipe", "real.json", "link.json"))
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert main(["task", "card", "--out", str(pipe)]) == 0
+        written = reader.communicate(timeout=60)[0]
+    assert json.loads(written)["version"] == 1
+    assert pipe.is_fifo()
+    link.symlink_to(real)
+    assert main(["task", "card", "--out", str(link)]) == 0
+    assert link.is_symlink()
+    assert real.read_bytes() == written

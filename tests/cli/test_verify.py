@@ -96,3 +96,22 @@ def test_wrong_input_gets_one_sentence(shell, tmp_path, trade) -> None:
     assert shell.refused("verify", trade, token=tmp_path / "wrong")[0] == 8
     assert shell.refused("verify", "0" * 24)[0] == 10
     assert shell.refused("verify", "task")[0] == 2
+
+
+def test_the_books_are_recomputed_for_auditors_only(shell, market, trade, tmp_path) -> None:
+    found = checks(shell, "books", market.operator)
+    assert found == {"transfers": True, "balances": True, "conservation": True}
+    buyer = new_token(shell, market, "buyer:bell", tmp_path)
+    code, sentence = shell.refused("verify", "books", token=buyer)
+    assert code == 9
+    assert "auditor" in sentence
+
+
+def test_a_log_that_no_longer_holds_a_hash_that_was_seen_differs(shell, market, trade) -> None:
+    seen = shell.json("task", "show", trade)["last_hash"]
+    found = shell.json("verify", trade, "--seen", seen)["checks"][-1]
+    assert (found["name"], found["passed"]) == ("seen", True)
+    code, out, err = shell("verify", trade, "--seen", "0" * 64)
+    assert code == 15
+    assert "the log was written anew" in " ".join(out.split())
+    assert err.count("\n") == 1
