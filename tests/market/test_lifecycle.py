@@ -98,9 +98,11 @@ def carry_out(trading, who, task, command) -> None:
             case Command.CLOSE_ROUND:
                 training.close_round(trading.market, unit, task.id)
             case _:
-                pytest.skip(f"{command} has no command of its own")
+                raise AssertionError(f"{command} has no command of its own")
 
 
+WITHIN_OTHERS = {Command.TICK, Command.COMPLETE}  # the clock does them as a part of others
+THE_MARKET_S = {*WITHIN_OTHERS, Command.CLOSE_ROUND}
 OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.ANSWER}
 CALLERS = {
     "buyer": BUYER,
@@ -115,7 +117,7 @@ CALLERS = {
     [
         (state, command, role)
         for state, command, role in itertools.product(State, Command, ROLES)
-        if command not in (Command.TICK, Command.COMPLETE)
+        if command not in WITHIN_OTHERS
         and not (command is Command.CLOSE_ROUND and role != "market")
         and role not in LIFE.get((state, command), ((), state))[0]
     ],
@@ -130,25 +132,22 @@ def test_commands_keep_to_the_table(lives, state, command, role) -> None:
 
 
 @pytest.mark.parametrize("who", [OTHER_BUYER, AUDITOR, Caller("buyer:acme", frozenset())], ids=str)
-@pytest.mark.parametrize("command", [c for c in Command if c is not Command.CLOSE_ROUND], ids=str)
+@pytest.mark.parametrize("command", [c for c in Command if c not in THE_MARKET_S], ids=str)
 @pytest.mark.parametrize("state", list(State), ids=str)
 def test_strangers_change_nothing(lives, state, command, who) -> None:
     trading, _owners, tasks = lives
     task = trading.task(tasks[state].id)
-    if command in (Command.TICK, Command.COMPLETE):
-        return
     with pytest.raises(FedbourseError):
         carry_out(trading, who, task, command)
     assert trading.task(task.id) == task
 
 
-@pytest.mark.parametrize("command", sorted(OWNERS_COMMANDS))
-@pytest.mark.parametrize("state", list(State), ids=str)
+@pytest.mark.parametrize(
+    ("state", "command"), [pair for pair in LIFE if pair[1] in OWNERS_COMMANDS], ids=str
+)
 def test_a_bearer_token_without_a_device_does_nothing_for_an_owner(lives, state, command) -> None:
     trading, owners, tasks = lives
     task = trading.task(tasks[state].id)
-    if (state, command) not in LIFE:
-        return
     with pytest.raises(NotAllowed, match="signed by the owner's device"):
         carry_out(trading, caller(owners[0].name), task, command)
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidGame, InvalidInput
+from fedbourse.market import settlement
 from fedbourse.market.settlement import earned, settle
+from fedbourse.wire import card
 
 budgets = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=30
@@ -81,3 +83,7 @@ def test_vesting_is_exact_for_numpy_integers_and_refuses_more_than_all_rounds() 
     assert earned(payment, answered=10**6, rounds=10**6) == int(payment)
     with pytest.raises(InvalidInput, match="answered must lie between 0 and 3 rounds; found 5"):
         earned(100, answered=5, rounds=3)
+
+
+def test_every_compensation_that_a_card_may_name_can_be_paid() -> None:
+    assert set(settlement.COMPENSATIONS) == set(card.COMPENSATIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedbourse.market.service import Market
     from fedbourse.wire.card import TaskCard
 
+T = TypeVar("T")
 DIMENSION_MAX = 1_000_000
 """An answer of this many doubles is 8 MB."""
 ROUNDS_MAX = 1_000_000
@@ -177,7 +178,7 @@ def enough(task: Task, found: int, what: str) -> None:
         raise Conflict(f"the card needs {needed} participants, and {found} {what}")
 
 
-def known(value: Any) -> Any:
+def known(value: T | None) -> T:
     """Return what a task in this state always has."""
     assert value is not None
     return value

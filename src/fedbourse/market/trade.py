@@ -20,8 +20,8 @@ from fedbourse.market.offers import choose_reward
 from fedbourse.market.settlement import earned, settle
 from fedbourse.privacy.filter import Filter
 from fedbourse.privacy.memory_store import MemoryStore
-from fedbourse.privacy.terms import Terms
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
+from fedbourse.wire.messages import privacy_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedbourse.learning.records import Records
     from fedbourse.learning.rounds import Round, Run
     from fedbourse.privacy.noise import Noise
+    from fedbourse.privacy.terms import Terms
     from fedbourse.wire.card import TaskCard
 
 
@@ -170,14 +171,7 @@ def _sign(
     """Let each owner with pay sign its terms; a device that cannot reserve the budget declines."""
     signed, declined = {}, []
     for i in np.flatnonzero(payments).tolist():
-        terms = Terms(
-            task=card.digest,
-            rho=float(plans[i]),
-            rounds=card.rounds,
-            dimension=card.dimension,
-            samples=card.samples,
-            clip=card.clip,
-        )
+        terms = privacy_terms(card, task=card.digest, budget=float(plans[i]))
         guard = Filter(MemoryStore(), lifetime_cap=float(caps[i]))
         try:
             guard.agree(terms)

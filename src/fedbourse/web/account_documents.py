@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
-from fedbourse.web.bodies import KEY, Body, example
-from fedbourse.web.documents import MS
+from fedbourse.web.bodies import KEY, MS, Body, example
 
 _ENTRY: dict[str, Any] = {
     "sequence": 7,

@@ -10,9 +10,9 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.market import views
 from fedbourse.web.account_documents import BalancePage, EntryPage
-from fedbourse.web.documents import AnswerList, OwnerPage
 from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import TOKEN
+from fedbourse.web.owner_documents import AnswerList, OwnerPage
 from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 

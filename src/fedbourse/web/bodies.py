@@ -15,6 +15,7 @@ KeyText = Annotated[
 SignatureText = Annotated[
     str, Field(pattern="^[A-Za-z0-9_-]{86}$", description="An Ed25519 signature, base64url.")
 ]
+MS = 1_800_000_000_000
 HASH = "5f78c33274e43fa9de5659265c1d917e25c03722dcb0b8d27db8d5feaa813953"
 TASK = "018f0c3e9a5b7d2c4e6f8a1b"
 KEY = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"

@@ -17,7 +17,9 @@ from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Nothing,
     PlanBody,
 )
-from fedbourse.web.documents import (
+from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
+from fedbourse.web.openapi import BYTES, DEVICE, EITHER, MODEL_ANSWER
+from fedbourse.web.owner_documents import (
     Erased,
     InterestDocument,
     LineDocument,
@@ -27,8 +29,6 @@ from fedbourse.web.documents import (
     Proof,
     SignedReceipt,
 )
-from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
-from fedbourse.web.openapi import BYTES, DEVICE, EITHER, MODEL_ANSWER
 from fedbourse.web.paths import RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 

@@ -12,12 +12,6 @@ from fedbourse.market import views
 from fedbourse.market.service import show
 from fedbourse.market.task import State  # noqa: TC001 - FastAPI reads it
 from fedbourse.version import __version__
-from fedbourse.web.documents import (
-    EventPage,
-    PublishedCard,
-    TaskDocument,
-    TaskPage,
-)
 from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
 from fedbourse.web.market_documents import Health, Limits, MarketFacts, Me
@@ -25,6 +19,7 @@ from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paths import AfterEvent, Before, Limit, TaskId  # noqa: TC001 - as above
 from fedbourse.web.stream import last_event
 from fedbourse.web.strict_route import StrictRoute
+from fedbourse.web.task_documents import EventPage, PublishedCard, TaskDocument, TaskPage
 
 router = APIRouter(route_class=StrictRoute)
 _STREAM: dict[int | str, dict[str, Any]] = {

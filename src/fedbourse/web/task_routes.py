@@ -10,11 +10,11 @@ from starlette.responses import Response
 from fedbourse.market import buying, training, views
 from fedbourse.web.bodies import Cancellation, Nothing  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.cards import CardBody  # noqa: TC001 - as above
-from fedbourse.web.documents import TaskDocument, TaskReport
 from fedbourse.web.doors import NEEDS_KEY, Known, KnownVisit
 from fedbourse.web.openapi import MODEL_ANSWER, TOKEN
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
+from fedbourse.web.task_documents import TaskDocument, TaskReport
 from fedbourse.wire.card import TaskCard
 
 if TYPE_CHECKING:

@@ -1,43 +1,12 @@
-"""What the service answers about tasks: the shapes of ``market.views``."""
+"""What the service answers about owners: what they said, their lines, rounds and receipts."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from fedbourse.market.task import LineState, State  # noqa: TC001 - pydantic reads them
-from fedbourse.web import cards
-from fedbourse.web.bodies import HASH, SIGNATURE, TASK, Body, example
+from fedbourse.market.task import LineState  # noqa: TC001 - pydantic reads them
+from fedbourse.web.bodies import HASH, MS, SIGNATURE, TASK, Body, example
 
-MS = 1_800_000_000_000
-_TASK: dict[str, Any] = {
-    "task": TASK,
-    "state": "announced",
-    "buyer": "buyer:acme",
-    "card": HASH,
-    "goal": "will a flight arrive late?",
-    "data": "flights of one airline",
-    "created_ms": MS,
-    "deadline_ms": MS + 3_600_000,
-    "reward_micro": 10_000_000,
-    "interested": 24,
-    "tick": 3,
-    "tick_ends_ms": MS + 60_000,
-    "total_budget": 1.5,
-    "offer": HASH,
-    "round": 0,
-    "rounds": 100,
-    "events": 6,
-    "last_hash": HASH,
-}
-_EVENT: dict[str, Any] = {
-    "task": TASK,
-    "sequence": 1,
-    "kind": "opened",
-    "at_ms": MS,
-    "body": {"deadline_ms": MS + 86_400_000, "state": "open"},
-    "previous": HASH,
-    "hash": HASH,
-}
 _SALT = "9f86d081884c7d659a2feaa0c55ad015"
 _INTEREST: dict[str, Any] = {
     "task": TASK,
@@ -96,76 +65,6 @@ _RECEIPT: dict[str, Any] = {
     },
     "market_signature": SIGNATURE,
 }
-
-
-class TaskDocument(Body):
-    """What everybody may see of a task, but its card."""
-
-    model_config = example(**_TASK)
-    task: str
-    state: State
-    buyer: str
-    card: str
-    """The card's hash."""
-    goal: str
-    data: str
-    created_ms: int
-    deadline_ms: int | None
-    """When the state ends by itself."""
-    reward_micro: int | None
-    """R, from the announcement on."""
-    interested: int | None
-    tick: int
-    tick_ends_ms: int | None
-    total_budget: float | None
-    """P, as announced at this tick."""
-    offer: str | None
-    """The hash of the last offer, which plans refer to."""
-    round: int
-    rounds: int
-    events: int
-    last_hash: str
-    """The end of the event log."""
-
-
-class TaskPage(Body):
-    """Tasks, newest first."""
-
-    model_config = example(tasks=[_TASK], next=None)
-    tasks: list[TaskDocument]
-    next: str | None
-    """``before`` of the next page."""
-
-
-class PublishedCard(Body):
-    """A card and its hash."""
-
-    model_config = example(card=cards.FULL_EXAMPLE, digest=HASH)
-    card: cards.CardDocument
-    digest: str
-
-
-class EventDocument(Body):
-    """One thing that happened to a task."""
-
-    model_config = example(**_EVENT)
-    task: str
-    sequence: int
-    kind: str
-    at_ms: int
-    body: dict[str, Any]
-    previous: str
-    """The hash of the event before; the card's for the first."""
-    hash: str
-
-
-class EventPage(Body):
-    """Events in order."""
-
-    model_config = example(events=[_EVENT], next=None)
-    events: list[EventDocument]
-    next: int | None
-    """``after`` of the next page."""
 
 
 class InterestDocument(Body):
@@ -332,51 +231,6 @@ class AnswerList(Body):
 
     model_config = example(answers=[{"owner": "owner:ann", "hash": "a" * 64}])
     answers: list[AnswerEntry]
-
-
-class Participants(Body):
-    """How many lines are in each state."""
-
-    model_config = example(offered=0, signed=22, declined=2)
-    offered: int
-    signed: int
-    declined: int
-
-
-class Money(Body):
-    """Where the reward is, in micro-credits."""
-
-    model_config = example(
-        held=10_000_000, declined=500_000, refunded=0, earned=95_000, escrow=9_405_000
-    )
-    held: int
-    declined: int
-    refunded: int
-    earned: int
-    escrow: int
-
-
-class TaskReport(TaskDocument):
-    """The totals of a task."""
-
-    model_config = example(
-        **_TASK,
-        card_document=cards.FULL_EXAMPLE,
-        participants={"offered": 0, "signed": 22, "declined": 2},
-        money_micro={
-            "held": 10_000_000,
-            "declined": 500_000,
-            "refunded": 0,
-            "earned": 95_000,
-            "escrow": 9_405_000,
-        },
-        rounds_closed=[],
-    )
-    card_document: cards.CardDocument
-    participants: Participants
-    money_micro: Money
-    rounds_closed: list[dict[str, Any]]
-    """The bodies of the log's events of rounds."""
 
 
 class OpenRound(Body):
