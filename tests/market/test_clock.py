@@ -220,3 +220,18 @@ def test_a_task_that_cannot_go_on_holds_up_no_other(trading, monkeypatch) -> Non
         trading.wait(24 * 3600)
     assert trading.task(stuck).state is State.OPEN
     assert trading.task(max(first.id, second.id)).state is State.CANCELLED
+
+
+def test_however_fast_devices_answer_there_is_a_last_announcement(trading, monkeypatch) -> None:
+    monkeypatch.setattr(clock, "TICKS_MAX", 5)
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.announced(owners)
+    for number in range(20):
+        if task.state is not State.ANNOUNCED:
+            break
+        for owner in owners:  # no total fits answers like these
+            trading.plan(owner, task, (0.1 + 0.1 * (number % 2)) * task.total_budget)
+        trading.advance()
+        task = trading.task(task.id)
+    assert task.state is State.SETTLED
+    assert task.tick == 5

@@ -7,7 +7,7 @@ import pytest
 from fedbourse.errors import Conflict, NotAllowed, NotFound
 from fedbourse.market import buying, log, selling, views
 from fedbourse.market.task import State
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
+from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
 
 R = 10_000_000
 
@@ -157,3 +157,30 @@ def test_what_an_owner_has_earned_is_what_it_was_paid(trading) -> None:
         trading.do(selling.erase, owners[0].caller, task.id)
         earned = trading.mine(owners[0], task.id)["line"]["earned_micro"]
         assert trading.balance(owners[0].name) - before[0] == earned
+
+
+def test_a_draft_that_was_cancelled_stays_hidden_and_a_task_that_was_opened_does_not(
+    trading,
+) -> None:
+    hidden = trading.do(buying.create, BUYER, card())
+    trading.do(buying.cancel, BUYER, hidden.id)
+    shown = trading.opened()
+    trading.do(buying.cancel, BUYER, shown.id)
+
+    def listed(who) -> set[str]:
+        page = trading.see(views.tasks, who, state=None, before=None, limit=100)
+        return {document["task"] for document in page["tasks"]}
+
+    assert listed(None) == listed(caller("buyer:bell")) == {shown.id}
+    assert listed(BUYER) == listed(AUDITOR) == {shown.id, hidden.id}
+    with pytest.raises(NotFound):
+        trading.see(views.one_task, None, hidden.id)
+
+
+def test_while_a_task_is_open_everybody_sees_how_many_are_interested(trading) -> None:
+    task = trading.opened()
+    for owner in trading.owners(1.0, 1.1, 1.2):
+        trading.do(
+            selling.register_interest, owner.caller, task.id, value=None, previous=task.card.digest
+        )
+    assert trading.see(views.one_task, None, task.id)["interested"] == 3

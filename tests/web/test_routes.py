@@ -23,8 +23,9 @@ from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import SigningKey, key_id
 from market.trading import card, noise
+from web.clients import TestClient
 from web.servers import served
-from web.worlds import CREDITS, UNHURRIED, Bank, World, asked, dump
+from web.worlds import CREDITS, UNHURRIED, Bank, World, asked, dump, send
 
 VALUES = (1.0, 1.1, 1.2, 9.0)
 
@@ -314,3 +315,17 @@ def test_a_model_comes_with_its_hash_and_a_stream_of_a_task_that_ended_is_over(s
         whole = httpx2.get(f"{url}{path}/stream", trust_env=False)
         assert whole.headers["content-type"].startswith("text/event-stream")
         assert f"id: {last}\nevent: completed\ndata: " in whole.text
+
+
+def test_a_new_token_is_answered_twice_alike_and_lies_nowhere_in_the_database(store):
+    world = World(store)
+    body = {"party": "buyer:new", "scopes": ["buyer"]}
+    with TestClient(world.app) as client:
+        first, again = (
+            send(client, world.request("operator", "POST", "/v1/tokens", body=body, key="token-01"))
+            for _ in range(2)
+        )
+    assert first.status_code == 201
+    assert again.json() == first.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert first.json()["token"] not in str(dump(store))

@@ -179,3 +179,12 @@ def test_twenty_repeats_at_once_have_one_effect(store):
     assert len({(outcome.status, outcome.body) for outcome in outcomes}) == 1
     assert [outcome.replayed for outcome in outcomes].count(False) == 1
     assert balance(store) == 5
+
+
+def test_what_was_answered_under_other_scopes_is_not_shown(store):
+    options = {"caller": BUYER, "confirm": lambda unit: None, "now_ms": NOW}
+    command = Deposits()
+    carry_out(store, request_of(), command=command, scopes={"buyer", "operator"}, **options)
+    with pytest.raises(Conflict, match="used before for another request"):
+        carry_out(store, request_of(), command=command, scopes={"buyer"}, **options)
+    assert command.times == 1
