@@ -174,7 +174,12 @@ def test_the_latest_task_need_not_be_named(shell, acme, card) -> None:
     assert "interest_s 86400" in out
 
 
-def test_lists_come_page_by_page_and_newest_first(shell, acme, card) -> None:
+@pytest.mark.parametrize("columns", [None, "80", "30"])
+def test_lists_come_page_by_page_and_newest_first(shell, acme, card, columns, monkeypatch) -> None:
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
     made = [shell.json("task", "create", card, token=acme)["task"] for _ in range(3)]
     listed = shell.json("task", "list", "--limit", "3", token=acme)["tasks"]
     assert [task["task"] for task in listed] == made[::-1]

@@ -248,13 +248,20 @@ def credits_or_dash(micro: int | None) -> str:
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[object]], *, left: str = "") -> None:
     """Print a table; columns are aligned to the right but those named in ``left``."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        to_left = head in left.split(",")
-        # Folded, never cut: an id or an amount of which a part is missing helps nobody.
-        table.add_column(head, justify="left" if to_left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
-    console().print(table)
+    heads = tuple(heads)
+    cells = [
+        [cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows
+    ]
+    for head, column in zip(heads, zip(*cells, strict=True) if cells else heads, strict=True):
+        if head in left.split(","):
+            table.add_column(head, overflow="fold")
+        else:
+            # Ids and amounts stay in one piece, to be read and copied; words make room for them.
+            widest = max(len(cell) for cell in (head, *column))
+            table.add_column(head, justify="right", min_width=widest)
+    for row in cells:
+        table.add_row(*row)
+    console().print(table, crop=False)
 
 
 def console() -> Console:
