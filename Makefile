@@ -5,13 +5,17 @@ READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format tests soak benchmarks docs lock clean
+.PHONY: help demo demo-network test lint format tests soak benchmarks docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## carry out a whole trade on real data
 	@$(BIN)/fedbourse demo --out build/demo
+
+demo-network: $(READY) ## the same between real processes, some of them killed (a minute)
+	@rm -rf build/demo-network
+	@$(BIN)/fedbourse demo-network --out build/demo-network
 
 test: lint tests ## check style, types, layers, and run all tests
 
@@ -32,6 +36,7 @@ soak: $(READY) ## kill devices and markets at random moments (minutes), and writ
 	@mkdir -p build
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md
+	$(BIN)/python soak/network.py > build/soak-network.md && mv build/soak-network.md docs/soak-network.md
 
 benchmarks: $(READY) ## measure solver, training and market against peers (minutes, 6 GB; installs peers)
 	@mkdir -p build
@@ -45,7 +50,7 @@ docs: $(READY) ## write the generated pages and pictures of docs/ again
 lock: ## choose new versions for constraints.txt
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,torch]'
+	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,flower,fast-noise,torch]'
 	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
 	rm -rf .venv-lock
 
@@ -59,5 +64,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,postgres,torch]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,postgres,flower,fast-noise,torch]'
 	@touch $(READY)

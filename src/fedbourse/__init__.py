@@ -53,6 +53,7 @@ from fedbourse.game import (
 )
 from fedbourse.privacy import (
     ExactNoise,
+    FastNoise,
     Filter,
     MemoryStore,
     Question,
@@ -82,6 +83,7 @@ __all__ = [
     "Equilibrium",
     "ExactNoise",
     "ExpectedOffer",
+    "FastNoise",
     "FedbourseError",
     "Filter",
     "InvalidCost",

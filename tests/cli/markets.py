@@ -166,7 +166,9 @@ class Owner:
 
     def answer(self, task: dict, number: int) -> None:
         path = f"/v1/tasks/{task['task']}"
-        until(lambda: self.connection.get(f"{path}/round")["round"] == number)
+        asked = {"after": number - 1, "wait": 20}
+        found = self.connection.fetch(f"{path}/query", asked, wait_s=20)
+        assert found.headers["fedbourse-round"] == str(number)
         budget = self.connection.get(f"{path}/mine")["line"]["budget"]
         card = TaskCard.of(CARD)
         scale = privacy_terms(card, task=task["task"], budget=budget).scale

@@ -342,11 +342,11 @@ class Failing:
 
 
 def test_the_clock_goes_on_after_an_error_and_says_each_once(caplog) -> None:
-    store, wake = Failing(7), threading.Event()
+    store, alarm = Failing(7), bootstrap_market.Alarm()
     market = Market(SigningKey.generate())
     with (
         caplog.at_level(logging.ERROR, logger="fedbourse.market"),
-        bootstrap_market.running_clock(market, store, None, wake=wake),
+        bootstrap_market.running_clock(market, store, None, alarm=alarm),
     ):
         assert store.works.wait(WAIT_S)
     said = [record.getMessage() for record in caplog.records]

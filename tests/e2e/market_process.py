@@ -264,8 +264,8 @@ def _warm_up() -> Any:
         importlib.import_module(lazily)
 
     from e2e import faults  # noqa: F401
+    from fedbourse.market.answers import _chi_bounds
     from fedbourse.market.service import Market
-    from fedbourse.market.training import _chi_bounds
     from fedbourse.storage import SqlStore
     from fedbourse.storage.manual_payments import ManualPayments
     from fedbourse.web.app import create_app

@@ -6,12 +6,12 @@ import itertools
 
 from fedbourse.ledger import OUTSIDE, Transfer
 from fedbourse.market import (
+    answers,
     lifecycle,
     log,
     selling,
     service,
     settlement,
-    training,
 )
 from fedbourse.market.service import Market, escrow
 from fedbourse.market.task import State
@@ -21,7 +21,7 @@ from fedbourse.storage.sql import SqlUnit
 
 def vesting_rounds_up(patch) -> None:
     patch.setattr(
-        training, "earned", lambda payment, *, answered, rounds: -(-payment * answered // rounds)
+        answers, "earned", lambda payment, *, answered, rounds: -(-payment * answered // rounds)
     )
 
 
@@ -67,33 +67,33 @@ def a_refund_comes_twice(patch) -> None:
 
 
 def a_repeated_answer_pays_again(patch) -> None:
-    repeated = training._repeated
+    repeated = answers._repeated
 
-    def generous(unit, before, body):
-        receipt = repeated(unit, before, body)
+    def generous(unit, before, body_hash, refused):
+        receipt = repeated(unit, before, body_hash, refused)
         once_more = Transfer(f"{before.task}/{before.hash}", OUTSIDE, before.owner, 1)
         unit.post([once_more], at_ms=before.at_ms)
         return receipt
 
-    patch.setattr(training, "_repeated", generous)
+    patch.setattr(answers, "_repeated", generous)
 
 
 def any_round_is_answered(patch) -> None:
-    accept = training.accept_answer
+    accept = answers.accept_answer
 
     def careless(market, unit, who, task_id, *, round, body):
         task = unit.task(task_id)
         asked = task.round if task.state is State.TRAINING else round
         return accept(market, unit, who, task_id, round=asked, body=body)
 
-    patch.setattr(training, "accept_answer", careless)
+    patch.setattr(answers, "accept_answer", careless)
 
 
 def the_last_answer_earns_nothing(patch) -> None:
     def withheld(payment, *, answered, rounds):
         return payment * min(answered, rounds - 1) // rounds
 
-    patch.setattr(training, "earned", withheld)
+    patch.setattr(answers, "earned", withheld)
 
 
 def silence_counts_as_a_signature(patch) -> None:
@@ -119,7 +119,7 @@ def deadlines_do_not_bind_owners(patch) -> None:
         lifecycle.after(task.state, command, by="owner")
         return task
 
-    for module in (selling, training):
+    for module in (selling, answers):
         patch.setattr(module, "taken_by_owner", late)
 
 
@@ -156,7 +156,7 @@ def events_forget_the_one_before(patch) -> None:
 
 
 def upfront_pays_with_each_answer_as_well(patch) -> None:
-    accept = training.accept_answer
+    accept = answers.accept_answer
 
     def both(market, unit, who, task_id, *, round, body):
         fresh = unit.answer(task_id, round, who.party) is None
@@ -168,7 +168,7 @@ def upfront_pays_with_each_answer_as_well(patch) -> None:
             market.pay(unit, f"{task_id}/{who.party}/{round}", (task.buyer, who.party), 1, "")
         return receipt
 
-    patch.setattr(training, "accept_answer", both)
+    patch.setattr(answers, "accept_answer", both)
 
 
 FAULTS = [

@@ -23,6 +23,7 @@ from fedbourse.errors import Conflict, FedbourseError, InvalidInput, InvalidTran
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market import (
     accounts,
+    answers,
     buying,
     log,
     selling,
@@ -334,7 +335,7 @@ class Life(LifeModel):
         if before is not None:
             same = before[0] == body
             again = self.attempt(
-                None if same else Conflict, training.accept_answer, owner.caller, sale.id, **options
+                None if same else Conflict, answers.accept_answer, owner.caller, sale.id, **options
             )
             assert again == before[1] or not same
             return
@@ -346,7 +347,7 @@ class Life(LifeModel):
         elif said in ("short", "zeros", "nan"):
             refused = InvalidInput
         earned = sale.earned(owner.name) if owner.name in sale.decided else 0
-        receipt = self.attempt(refused, training.accept_answer, owner.caller, sale.id, **options)
+        receipt = self.attempt(refused, answers.accept_answer, owner.caller, sale.id, **options)
         if refused is None:
             sale.answers[round, owner.name] = body, receipt
             self.move(escrow(sale.id), owner.name, sale.earned(owner.name) - earned)

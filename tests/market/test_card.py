@@ -7,6 +7,7 @@ import pytest
 
 from fedbourse.errors import InvalidInput
 from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
+from fedbourse.wire.layout import Column, Layout
 
 GOOD = {
     "goal": "is it late?",
@@ -33,8 +34,11 @@ GOOD = {
     "assumptions": Assumptions(weight=20.0),
     "deadlines": Deadlines(),
     "validation": "",
+    "layout": None,
     "version": 1,
 }
+
+LAYOUT = Layout(tuple(Column(f"x{i}") for i in range(9)), "late", ("no", "yes"))
 
 
 def test_any_change_changes_the_hash() -> None:
@@ -58,6 +62,7 @@ def test_any_change_changes_the_hash() -> None:
         "samples": 21,
         "clip": 2.0,
         "weights": "precision",
+        "layout": LAYOUT,
     }
     together = {"model": {"dimension": 20}}  # what must change with an item
     cards = [
@@ -86,6 +91,9 @@ def test_any_change_changes_the_hash() -> None:
         ({"assumptions": None}, "a reward of 'best' needs the card's assumptions and a max_reward"),
         ({"max_reward": None}, "needs the card's assumptions and a max_reward"),
         ({"min_participants": 1}, "min_participants must be"),
+        ({"layout": Layout((Column("x"),), "late")}, "makes 2 features; the card says 10"),
+        ({"layout": dataclasses.replace(LAYOUT, classes=("a", "b", "c"))}, "names 3 classes"),
+        ({"layout": {}}, "a card's layout must be an object"),
         ({"version": 2}, "version must be one of 1; found 2"),
         ({"goal": "x" * 2001}, "at most 2000 characters; found 2001"),
     ],
@@ -96,7 +104,7 @@ def test_wrong_items_are_refused(wrong, sentence) -> None:
 
 
 def test_a_card_is_what_its_document_says() -> None:
-    card = TaskCard(**GOOD)
+    card = TaskCard(**(GOOD | {"layout": LAYOUT}))
     assert TaskCard.of(json.loads(json.dumps(card.document))) == card
     assert TaskCard.of(json.loads(json.dumps(card.document))).digest == card.digest
 

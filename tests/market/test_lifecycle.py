@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import buying, selling, training, views
+from fedbourse.market import answers, buying, selling, training, views
 from fedbourse.market.lifecycle import ACTIVE, ENDED, LIFE, Command, after, diagram
 from fedbourse.market.parties import MARKET, Caller
 from fedbourse.market.service import show
@@ -94,7 +94,7 @@ def carry_out(trading, who, task, command) -> None:
             case Command.DECIDE:
                 selling.decide(*base, accept=False, terms_digest="", signature=None)
             case Command.ANSWER:
-                training.accept_answer(*base, round=task.round + 9, body=bytes(24))
+                answers.accept_answer(*base, round=task.round + 9, body=bytes(24))
             case Command.CLOSE_ROUND:
                 training.close_round(trading.market, unit, task.id)
             case _:
@@ -187,7 +187,7 @@ def test_views_are_for_those_they_are_meant_for(lives) -> None:
         "model": (views.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
         "lines": (views.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
         "proof": (views.proof, [BUYER, AUDITOR], {}),
-        "round": (views.open_round, [BUYER, AUDITOR], {}),
+        "query": (views.query, [BUYER, AUDITOR], {"after": -1}),
     }
     for view, callers, options in refused.values():
         for who in callers:

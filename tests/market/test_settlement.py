@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.market import settlement
-from fedbourse.market.settlement import earned, settle
+from fedbourse.market.settlement import settle
 from fedbourse.wire import card
+from fedbourse.wire.messages import earned
 
 budgets = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=30

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed
-from fedbourse.market import training
+from fedbourse.market import answers, training
 from fedbourse.market.service import escrow
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import canonical, digest
@@ -24,7 +24,7 @@ def trading(store) -> Trading:
 
 def answer(trading, owner, task, body, round=None):
     number = task.round if round is None else round
-    return trading.do(training.accept_answer, owner.caller, task.id, round=number, body=body)
+    return trading.do(answers.accept_answer, owner.caller, task.id, round=number, body=body)
 
 
 def body_of(trading, owner, task, seed="") -> bytes:

@@ -1,5 +1,6 @@
 """What each caller may see."""
 
+import hashlib
 import json
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from fedbourse.errors import Conflict, NotAllowed, NotFound
 from fedbourse.market import buying, log, selling, views
 from fedbourse.market.task import State
+from fedbourse.wire.canonical import digest
+from fedbourse.wire.messages import query_message
 from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
 
 R = 10_000_000
@@ -121,18 +124,39 @@ def test_the_model_is_the_buyers_once_it_is_completed(trading) -> None:
 def test_the_open_round_is_for_those_who_signed(trading) -> None:
     owners = trading.owners(1.0, 1.1, 9.0)
     task = trading.in_training(owners)
-    document = trading.see(views.open_round, owners[0].caller, task.id)
-    assert (document["round"], document["answered"]) == (0, False)
-    trading.answer(owners[0], task)
-    assert trading.see(views.open_round, owners[0].caller, task.id)["answered"]
-    assert trading.see(views.asked_model, owners[0].caller, task.id, round=0).model
-    with pytest.raises(Conflict, match="round 0 is open"):
-        trading.see(views.asked_model, owners[0].caller, task.id, round=1)
+
+    def query(owner, after=-1):
+        return trading.see(views.query, owner.caller, task.id, after=after)
+
+    assert query(owners[0]).number == 0
+    assert len(query(owners[0]).model) == 8 * task.card.dimension
+    assert query(owners[0], after=0) is None
     with pytest.raises(NotFound, match="signed no terms"):
-        trading.see(views.open_round, owners[2].caller, task.id)
+        query(owners[2])
     trading.do(buying.cancel, BUYER, task.id)
     with pytest.raises(Conflict, match="needs a task in training"):
-        trading.see(views.open_round, owners[0].caller, task.id)
+        query(owners[0])
+
+
+def test_a_query_follows_the_one_before_and_the_first_one_the_log(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.in_training(owners)
+    began = next(event for event in trading.events(task.id) if event.kind == "training")
+    previous = began.hash
+    for number in range(task.card.rounds):
+        found = trading.see(views.query, owners[0].caller, task.id, after=number - 1)
+        asked = query_message(
+            task=task.id,
+            round=number,
+            model_hash=hashlib.sha256(found.model).hexdigest(),
+            deadline_ms=found.deadline_ms,
+            previous=previous,
+        )
+        assert (found.previous, found.query) == (previous, digest(asked))
+        previous = found.query
+        for owner in owners:
+            trading.answer(owner, trading.task(task.id))
+        trading.advance()
 
 
 def test_what_an_owner_has_earned_is_what_it_was_paid(trading) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbourse.game import share_at
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import buying, clock, selling, training, views
+from fedbourse.market import answers, buying, clock, selling, views
 from fedbourse.market.parties import Caller, Device
 from fedbourse.market.service import Market, escrow
 from fedbourse.market.task import Line, Plan, State, Task
@@ -199,7 +199,7 @@ class Trading:
     def answer(self, owner: Owner, task: Task, *, round: int | None = None) -> dict:
         number = task.round if round is None else round
         body = noise(task, self.mine(owner, task.id)["line"]["budget"], f"{owner.name} {number}")
-        return self.do(training.accept_answer, owner.caller, task.id, round=number, body=body)
+        return self.do(answers.accept_answer, owner.caller, task.id, round=number, body=body)
 
     def verified(self, task_id: str, *, owner: Owner | None = None) -> list[Check]:
         """Verify a task as an auditor, or as an owner."""

@@ -124,7 +124,7 @@ def test_answers_are_left_as_they_were(make) -> None:
 @given(any_terms)
 def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
     device = exact(terms)
-    distance = charged_sensitivity(terms, device._grid) / device._grid
+    distance = charged_sensitivity(terms, device.grid) / device.grid
     assert device.cost == device._measurement.map(distance)
     assert device.cost <= terms.round_rho
     assert Fraction(device.cost) * terms.rounds <= Fraction(terms.rho)
@@ -135,8 +135,8 @@ def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms
 @given(any_terms)
 def test_the_grid_depends_on_the_terms_alone_and_is_far_finer_than_the_noise(terms: Terms) -> None:
     device = exact(terms)
-    assert math.frexp(device._grid)[0] == 0.5  # a power of two: dividing by it is exact
-    assert terms.sensitivity / 2**32 < device._grid <= terms.sensitivity / 2**31
+    assert math.frexp(device.grid)[0] == 0.5  # a power of two: dividing by it is exact
+    assert terms.sensitivity / 2**32 < device.grid <= terms.sensitivity / 2**31
     assert device.scale >= terms.scale
 
 
@@ -151,7 +151,7 @@ def test_ordinary_terms_pay_less_than_a_millionth_for_exactness() -> None:
 def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
     part = st.floats(-0.99, 0.99).map(lambda x: x * terms.clip / math.sqrt(terms.dimension))
     answer = data.draw(st.lists(part, min_size=terms.dimension, max_size=terms.dimension))
-    steps = released(ExactNoise([terms]), [answer])[0] / exact(terms)._grid
+    steps = released(ExactNoise([terms]), [answer])[0] / exact(terms).grid
     assert (steps == np.rint(steps)).all()
 
 
@@ -285,7 +285,7 @@ def neighbours(shape, rng, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_no_record_moves_a_computed_answer_further_than_is_charged(shape, seed, d, m, clip) -> None:
     terms = Terms(task="task", rho=0.1, rounds=500, dimension=d, samples=m, clip=clip)
-    grid = exact(terms)._grid
+    grid = exact(terms).grid
     charged = Fraction(charged_sensitivity(terms, grid)) ** 2
     rng = np.random.default_rng(seed)
     assert max(moved(terms, grid, *neighbours(shape, rng, d, m))) <= charged
@@ -293,7 +293,7 @@ def test_no_record_moves_a_computed_answer_further_than_is_charged(shape, seed, 
 
 def test_without_the_charge_neighbours_would_be_further_apart_than_the_proof_allows() -> None:
     terms = Terms(task="task", rho=0.1, rounds=500, dimension=50, samples=200)
-    grid = exact(terms)._grid
+    grid = exact(terms).grid
     plain = Fraction(2, terms.samples) ** 2
     rng = np.random.default_rng(0)
     squares = [max(moved(terms, grid, *neighbours(ordinary, rng, 50, 200))) for _ in range(20)]

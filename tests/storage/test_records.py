@@ -11,7 +11,16 @@ from sqlalchemy import text
 from fedbourse.errors import CannotWrite, Conflict, InvalidInput, InvalidNumber, NotFound
 from fedbourse.market.parties import Device, Enrolment, Token
 from fedbourse.market.ports import Store, Unit
-from fedbourse.market.task import Answer, Interest, Response, Round, State
+from fedbourse.market.task import (
+    Answer,
+    Drift,
+    Interest,
+    Mark,
+    RefusedAnswer,
+    Response,
+    Round,
+    State,
+)
 from fedbourse.storage import SqlStore
 from storage.records import (
     ACME,
@@ -289,15 +298,18 @@ def test_integers_beyond_64_bits_are_refused(store: SqlStore) -> None:
 def test_rounds_and_answers_come_back(store: SqlStore) -> None:
     with_task(store)
     model = bytes(range(256)) * 40
-    round_ = Round(TASK, 0, model, "mh", "q", 1, 2)
+    round_ = Round(TASK, 0, model, "mh", "q", "p", 1, 2)
     answers = [Answer(TASK, 0, owner, b"\0\1\xff" + model, "h", "{}", 5) for owner in (ANN, BOB)]
     with store.begin() as unit:
         unit.add_round(round_)
         for answer in reversed(answers):
             unit.add_answer(answer)
         assert unit.round(TASK, 0) == round_
-        assert unit.answers(TASK, 0) == answers
-        assert unit.answer(TASK, 0, BOB) == answers[1]
+        dropped = [dataclasses.replace(answer, vector=None) for answer in answers]
+        assert unit.answers(TASK, 0) == dropped
+        assert unit.answer(TASK, 0, BOB) == unit.last_answer(TASK, BOB) == dropped[1]
+        found = list(unit.vectors(TASK, 0, at_once=1))
+        assert found == [(answer.owner, answer.vector) for answer in answers]
         assert unit.count_answers(TASK, 0) == 2
     for again in (lambda u: u.add_answer(answers[0]), lambda u: u.add_round(round_)):
         with pytest.raises(Conflict), store.begin() as unit:
@@ -306,8 +318,33 @@ def test_rounds_and_answers_come_back(store: SqlStore) -> None:
         unit.close_round(TASK, 0, at_ms=9, answers=2)
         closed = dataclasses.replace(round_, closed_ms=9, answers=2, model=b"")
         assert unit.round(TASK, 0) == closed
-        dropped = [dataclasses.replace(answer, vector=None) for answer in answers]
+        assert list(unit.vectors(TASK, 0, at_once=9)) == [(ANN, None), (BOB, None)]
         assert unit.answers(TASK, 0) == dropped
+    with store.read() as unit:
+        assert (unit.has_round(TASK, 0), unit.has_round(TASK, 1)) == (True, False)
+        assert unit.query_hash(TASK, 0) == "q"
+        with pytest.raises(NotFound, match="no round 1"):
+            unit.query_hash(TASK, 1)
+
+
+def test_refused_answers_are_counted_once_a_round_and_sums_are_replaced(store: SqlStore) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        for number in range(2):
+            unit.add_round(Round(TASK, number, b"", "mh", "q", "p", 1, 2))
+        for number, reason in ((0, "late"), (0, "norm"), (1, "norm")):
+            unit.put_refused_answer(RefusedAnswer(TASK, number, BOB, reason, 5))
+        unit.put_refused_answer(RefusedAnswer(TASK, 0, ANN, "late", 5))
+        assert unit.refused_answers(TASK) == {ANN: {"late": 1}, BOB: {"norm": 2}}
+        first = [Drift(TASK, BOB, 1, 2.5, 1, -0.5, 0, "h"), Drift(TASK, ANN, 1, 0.5)]
+        unit.put_drifts(first)
+        unit.put_drifts([])
+        assert unit.drifts(TASK) == first[::-1]
+        again = dataclasses.replace(first[0], answers=2, squares=1e300)
+        unit.put_drifts([again])
+        assert unit.drifts(TASK) == [first[1], again]
+        assert unit.marks([TASK, "0" * 24]) == {TASK: Mark(State.OPEN, 0, 0)}
+        assert unit.marks([]) == {}
 
 
 def test_tokens_come_back_and_end(store: SqlStore) -> None:

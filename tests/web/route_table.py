@@ -93,15 +93,15 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/proof"): Entry(
         ITS_OWNER, "owner's device", task("training", "/proof")
     ),
-    ("GET", "/v1/tasks/{task}/round"): Entry(
-        ITS_OWNER, "owner's device", task("training", "/round")
-    ),
-    ("GET", "/v1/tasks/{task}/rounds/{number}/model"): Entry(
-        ITS_OWNER, "owner's device", task("training", "/rounds/0/model")
+    ("GET", "/v1/tasks/{task}/query"): Entry(
+        ITS_OWNER, "owner's device", task("training", "/query")
     ),
     ("GET", "/v1/tasks/{task}/rounds/{number}/answers"): Entry(
         READERS, "auditor", task("training", "/rounds/0/answers")
     ),
+    ("GET", "/v1/tasks/{task}/drift"): Entry(
+        OWNERS | READERS, "auditor", task("training", "/drift")
+    ),  # an owner sees its own, or nothing
     ("GET", "/v1/tasks/{task}/lines"): Entry(READERS, "auditor", task("training", "/lines")),
     ("GET", "/v1/accounts/{party}"): Entry(
         ITS_OWNER | READERS, "owner's device", lambda world: f"/v1/accounts/{world.ann.name}"

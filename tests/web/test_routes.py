@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from contextlib import contextmanager
 
 import httpx2
 import pytest
 
-from fedbourse.bootstrap.market import running_clock
+from fedbourse.bootstrap.market import Alarm, WakesClock, running_clock
 from fedbourse.errors import NotAllowed, NotFound, NotSignedIn
 from fedbourse.game import share_at
 from fedbourse.market import access
@@ -18,10 +17,11 @@ from fedbourse.market.log import Event, is_intact
 from fedbourse.market.service import Market
 from fedbourse.market.verify import verify_task
 from fedbourse.web.app import create_app
-from fedbourse.wire.canonical import canonical
+from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import SigningKey, key_id
+from fedbourse.wire.messages import query_message
 from market.trading import card, noise
 from web.clients import TestClient
 from web.servers import served
@@ -51,13 +51,22 @@ class Device:
         return self.http.post(f"{path}/terms", decision)
 
     def answer(self, path, published):
-        asked = self.http.get(f"{path}/round")
-        model = self.http.get_bytes(f"{path}/rounds/{asked['round']}/model")
-        assert hashlib.sha256(model).hexdigest() == asked["model_hash"]
-        line = self.http.get(f"{path}/mine")["line"]
-        task = _Asked(asked["task"], published)
-        content = noise(task, line["budget"], f"{self.owner} {asked['round']}")
-        done = self.http.put_bytes(f"{path}/rounds/{asked['round']}/answer", content)
+        found = self.http.fetch(f"{path}/query", {"after": -1})
+        said = {name.removeprefix("fedbourse-"): each for name, each in found.headers.items()}
+        number = int(said["round"])
+        assert hashlib.sha256(found.content).hexdigest() == said["model-hash"]
+        mine = self.http.get(f"{path}/mine")
+        asked = query_message(
+            task=mine["task"],
+            round=number,
+            model_hash=said["model-hash"],
+            deadline_ms=int(said["deadline"]),
+            previous=said["previous"],
+        )
+        assert digest(asked) == said["query"]
+        task = _Asked(mine["task"], published)
+        content = noise(task, mine["line"]["budget"], f"{self.owner} {number}")
+        done = self.http.put_bytes(f"{path}/rounds/{number}/answer", content)
         self.http.check_signed(done["receipt"], done["market_signature"])
         return done["receipt"]
 
@@ -97,21 +106,17 @@ class Followed:
 @contextmanager
 def running(store, bank):
     """Serve a market whose clock runs; the operator's token is all there is in it."""
-    market, wake = Market(SigningKey.generate()), threading.Event()
+    market, alarm = Market(SigningKey.generate()), Alarm()
     app = create_app(market, store, bank, UNHURRIED)
-
-    async def waking(scope, receive, send):
-        await app(scope, receive, send)
-        if scope["type"] == "http" and scope["method"] != "GET":
-            wake.set()
+    waiting = app.state.service.waiting
 
     with store.begin() as unit:
         _, token = access.issue_token(
             market, unit, None, holder="operator:main", scopes=["operator"]
         )
     with (
-        running_clock(market, store, bank, wake=wake),
-        served(waking) as url,
+        running_clock(market, store, bank, alarm=alarm, moved=waiting.changed),
+        served(WakesClock(app, alarm, waiting.changed)) as url,
         Connection(url, token=token, market_key=market.key.public) as operator,
     ):
         yield url, operator

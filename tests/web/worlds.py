@@ -24,9 +24,14 @@ from fedbourse.wire.signatures import Request, sign_request
 from market.trading import BUYER, OPERATOR, Trading, card, noise
 
 UNHURRIED = Settings(
-    peer_per_s=1e9, peer_burst=10**9, caller_per_s=1e9, caller_burst=10**9, stream_poll_s=0.02
+    peer_per_s=1e9,
+    peer_burst=10**9,
+    caller_per_s=1e9,
+    caller_burst=10**9,
+    stream_poll_s=0.02,
+    wait_max_s=0.05,
 )
-"""Tests ask faster than anybody should."""
+"""Tests ask faster than anybody should, and do not wait."""
 CREDITS = 1_000_000
 HOST = "testserver"
 STATES = ("completed", "training", "settled", "announced", "open", "draft")

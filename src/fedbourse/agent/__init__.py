@@ -1,5 +1,30 @@
-"""What runs on an owner's device, and guards its owner."""
+"""What runs on a device: it guards its owner's privacy, and sells it for what it is worth."""
 
+from fedbourse.agent.advice import Advice, Choice
+from fedbourse.agent.agent import Agent, Ledger
+from fedbourse.agent.data import DataSource, FileData
+from fedbourse.agent.deals import Deal, Entry, Market
+from fedbourse.agent.folder import DeviceFolder, DeviceSettings
+from fedbourse.agent.policy import Limits, Policy
 from fedbourse.agent.spend_store import SpendStore
+from fedbourse.agent.verifying import Check
+from fedbourse.agent.wish import Wish
 
-__all__ = ["SpendStore"]
+__all__ = [
+    "Advice",
+    "Agent",
+    "Check",
+    "Choice",
+    "DataSource",
+    "Deal",
+    "DeviceFolder",
+    "DeviceSettings",
+    "Entry",
+    "FileData",
+    "Ledger",
+    "Limits",
+    "Market",
+    "Policy",
+    "SpendStore",
+    "Wish",
+]

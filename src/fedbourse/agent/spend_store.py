@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import sqlite3
@@ -9,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from threading import RLock
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, Refused
 from fedbourse.privacy.filter import Account, Question
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from fedbourse.privacy.filter import Books
 
-_VERSION = 1  # of the tables below, kept in the file's user_version
+_VERSION = 2  # of the tables below, kept in the file's user_version
 _APPLICATION = 0x66626D31  # marks the file as ours, kept in its application_id
 
 # The CHECK and the triggers repeat the rules of privacy.filter where nothing can go around them.
@@ -50,38 +53,98 @@ WHEN EXISTS (
     )
 )
 BEGIN SELECT RAISE(ABORT, 'spend never shrinks and terms never change'); END;
+CREATE TABLE answered (
+    task TEXT NOT NULL REFERENCES account (task),
+    round INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    receipt TEXT,
+    PRIMARY KEY (task, round)
+) STRICT;
+CREATE TRIGGER answered_is_never_forgotten BEFORE DELETE ON answered
+BEGIN SELECT RAISE(ABORT, 'an answer is never forgotten'); END;
+CREATE TRIGGER receipt_is_never_lost BEFORE UPDATE ON answered
+WHEN OLD.receipt IS NOT NULL OR (NEW.task, NEW.round, NEW.hash) <> (OLD.task, OLD.round, OLD.hash)
+BEGIN SELECT RAISE(ABORT, 'a receipt is never changed'); END;
+CREATE TABLE market (
+    key TEXT PRIMARY KEY,
+    document TEXT NOT NULL
+) STRICT;
+CREATE TABLE deal (
+    name TEXT PRIMARY KEY,
+    document TEXT NOT NULL
+) STRICT;
+CREATE TABLE refusal (
+    id INTEGER PRIMARY KEY,
+    at_ms INTEGER NOT NULL,
+    deal TEXT NOT NULL,
+    round INTEGER,
+    reason TEXT NOT NULL,
+    sentence TEXT NOT NULL
+) STRICT;
 """
 
 
 class SpendStore:
-    """A device's accounts in one file. Only one process may have it open."""
+    """A device's accounts in one file. One process may write it; others may read it meanwhile."""
 
-    def __init__(self, file: Path) -> None:
-        """Open the file, and make it, readable by its owner alone, where there is none."""
+    def __init__(self, file: Path, *, read_only: bool = False) -> None:
+        """Open the file, and make it, readable by its owner alone, where there is none.
+
+        Opened to be read only, it is neither made nor held: another process may be selling.
+        """
         self._file = file.absolute()
         self._lock = RLock()
+        self._held: int | None = None
+        self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         with self._explained():
-            _make_private(self._file)
-            self._connection = sqlite3.connect(
-                self._file, isolation_level=None, timeout=0, check_same_thread=False
-            )
-            self._connection.text_factory = bytes  # SQLite would not say what it cannot decode
+            if read_only:
+                self._connection = self._connected(f"file:{quote(str(self._file))}?mode=ro")
+            else:
+                self._hold()
+                _make_private(self._file)
+                self._connection = self._connected(f"file:{quote(str(self._file))}")
             try:
-                self._prepare()
+                self._prepare(read_only=read_only)
             except BaseException:
-                self._connection.close()
+                self.close()
                 raise
 
-    def _prepare(self) -> None:
+    def _connected(self, uri: str) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, timeout=5, check_same_thread=False
+            )
+        except sqlite3.Error:
+            self._release()
+            raise
+        connection.text_factory = bytes  # SQLite would not say what it cannot decode
+        return connection
+
+    def _hold(self) -> None:
+        """Keep every other process from selling the same privacy; a kill ends this by itself."""
+        lock = self._file.with_name(self._file.name + ".lock")
+        self._held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._release()
+            raise Refused(
+                "in-use", f"{self._file} is in use by another process of this device"
+            ) from None
+
+    def _release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _prepare(self, *, read_only: bool) -> None:
         run = self._connection.execute
-        # EXCLUSIVE: the first to open it keeps it, so that two processes cannot sell at once.
-        run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA synchronous = FULL")
         run("PRAGMA foreign_keys = ON")
-        run("BEGIN EXCLUSIVE")
+        run("BEGIN" if read_only else "BEGIN EXCLUSIVE")
         version = run("PRAGMA user_version").fetchone()[0]
         empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        if empty:
+        if empty and not read_only:
             for statement in _statements(_TABLES):
                 run(statement)
             run(f"PRAGMA application_id = {_APPLICATION}")
@@ -91,15 +154,22 @@ class SpendStore:
         if (found := run("PRAGMA quick_check(1)").fetchone()[0]) != b"ok":
             raise InvalidFile(f"{self._file} is damaged: {found.decode(errors='replace')}")
         run("COMMIT")
-        run("PRAGMA journal_mode = WAL")  # last: another program's file stays as it was
+        if not read_only:
+            run("PRAGMA journal_mode = WAL")  # last: another program's file stays as it was
 
     @contextmanager
     def transaction(self) -> Iterator[Books]:
         """Open the books; what is written is on the disk when this ends without an error."""
+        with self.statements():
+            yield self
+
+    @contextmanager
+    def statements(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction for whatever else lies in the file, such as deals."""
         with self._lock, self._explained():
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(self._begin)
             try:
-                yield self
+                yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
@@ -142,15 +212,25 @@ class SpendStore:
         return None if row is None else bytes(row[0])
 
     def put_answer(self, task: str, answer: bytes | None) -> None:
-        """Store an answer, or forget the one before."""
+        """Store an answer, or forget the one before.
+
+        From here on it may leave: that it did is remembered for as long as the file lives.
+        """
         if answer is None:
             self._connection.execute("DELETE FROM answer WHERE task = ?", (task,))
-        else:
-            self._connection.execute("REPLACE INTO answer VALUES (?, ?)", (task, answer))
+            return
+        self._connection.execute("REPLACE INTO answer VALUES (?, ?)", (task, answer))
+        account = self.account(task)
+        if account is not None and account.last is not None:
+            self._connection.execute(
+                "INSERT INTO answered VALUES (?, ?, ?, NULL)",
+                (task, account.last.round, hashlib.sha256(answer).hexdigest()),
+            )
 
     def close(self) -> None:
         """Let the file go."""
         self._connection.close()
+        self._release()
 
     def _account(self, row: tuple[bytes, int, bytes | None, int]) -> Account:
         terms, charged, last, closed = row

@@ -21,6 +21,7 @@ from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
 from fedbourse.privacy.zcdp import DELTA, rho_for
 from fedbourse.units import number, whole_number
 from fedbourse.wire.card import Assumptions, TaskCard
+from fedbourse.wire.layout import Column, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,7 +192,19 @@ def _card(
         max_reward=settings.weight if settings.reward == "best" else None,
         assumptions=assumed,
         validation=f"{len(source.buyer) // 2} records of the buyer's own",
+        layout=layout_of(source),
     )
+
+
+def layout_of(source: Source) -> Layout:
+    """Return how a table with a source's columns becomes its records."""
+    numbers = zip(
+        source.feature_names[:-1],  # the last is the constant 1
+        source.scaling.shift.tolist(),
+        source.scaling.scale.tolist(),
+        strict=True,
+    )
+    return Layout(tuple(Column(*each) for each in numbers), label="label")
 
 
 def _interested(asked: int | None, source: Source, samples: int, scheme: str) -> int:

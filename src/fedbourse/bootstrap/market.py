@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -37,14 +38,14 @@ from fedbourse.wire.keys import SigningKey
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from fedbourse.market.ports import Payments, Store
 
-__all__ = ["MarketSettings", "Ready", "running_clock", "serve_market"]
+__all__ = ["Alarm", "MarketSettings", "Ready", "WakesClock", "running_clock", "serve_market"]
 
 OPERATOR = "operator:main"
 _KEY, _TOKEN = "market.key", "operator.token"
@@ -54,6 +55,7 @@ _REST_S = 0.05
 _PURGE_S = 600.0
 _KEEP_MS = 24 * 3600 * 1000
 """How long the answer to a write is kept for its repetition."""
+_OF_TASK = re.compile(r"/v1/tasks/([0-9a-f]{24})/")
 _LOG = logging.getLogger("fedbourse.market")
 
 
@@ -131,13 +133,51 @@ def operator_token(
     return path
 
 
+class Alarm:
+    """Wakes the clock: for one task that may be due, or for all that there is to do."""
+
+    def __init__(self) -> None:
+        """Start silent."""
+        self._rung = threading.Condition()
+        self._tasks: set[str] = set()
+        self._all = False
+
+    def ring(self, task: str | None = None) -> None:
+        """Wake the clock; ``task`` is all that it then looks at, at once."""
+        with self._rung:
+            if task is None:
+                self._all = True
+            else:
+                self._tasks.add(task)
+            self._rung.notify()
+
+    def wait(self, timeout_s: float, *, rested: bool) -> set[str] | None:
+        """Return the tasks that were named; None where all is to be looked at, or time is up.
+
+        ``rested`` says whether the last look at everything is long enough ago for another one.
+        """
+        with self._rung:
+            self._rung.wait_for(lambda: self._tasks or (self._all and rested), timeout_s)
+            tasks, self._tasks = self._tasks, set()
+            if tasks:
+                return tasks
+            self._all = False
+            return None
+
+
 @contextmanager
 def running_clock(
-    market: Market, store: Store, payments: Payments, *, wake: threading.Event
+    market: Market,
+    store: Store,
+    payments: Payments,
+    *,
+    alarm: Alarm,
+    moved: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Let the market act by itself while the block runs: soon after ``wake`` is set, and in time.
+    """Let the market act by itself while the block runs: soon after the alarm rings, and in time.
 
-    Several processes may do so at once: each thing is done by one of them.
+    Several processes may do so at once: each thing is done by one of them. ``moved`` is called
+    after each look that moved a task on.
     """
     stop = threading.Event()
 
@@ -146,17 +186,32 @@ def running_clock(
             now_ms = market.now_ms()
             unit.purge(now_ms=now_ms, kept_before_ms=now_ms - _KEEP_MS)
 
+    def look(tasks: Iterable[str]) -> None:
+        if sum(clock.advance_one(market, store, task) for task in tasks):
+            moved()
+
+    def look_at_all() -> None:
+        if clock.advance(market, store):
+            moved()
+
     def tick() -> None:
         said: dict[str, str] = {}
         purged_s = -math.inf
         while not stop.is_set():
-            _try("deadlines", said, lambda: clock.advance(market, store))
+            _try("deadlines", said, look_at_all)
             _try("payouts", said, lambda: accounts.hand_over(market, store, payments))
             if time.monotonic() - purged_s >= _PURGE_S and _try("purge", said, purge):
                 purged_s = time.monotonic()
-            stop.wait(_REST_S)
-            wake.wait(_TICK_S - _REST_S)
-            wake.clear()
+            looked_s = time.monotonic()
+            while not stop.is_set():
+                passed_s = time.monotonic() - looked_s
+                rested = passed_s >= _REST_S
+                left_s = (_TICK_S if rested else _REST_S) - passed_s
+                tasks = alarm.wait(max(left_s, 0.0), rested=rested)
+                if tasks is not None:
+                    _try("deadlines", said, partial(look, tasks))
+                elif rested:
+                    break
 
     thread = threading.Thread(target=tick, name="market-clock")
     thread.start()
@@ -164,7 +219,7 @@ def running_clock(
         yield
     finally:
         stop.set()
-        wake.set()
+        alarm.ring()
         thread.join()
 
 
@@ -182,13 +237,15 @@ def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> bool:
     return True
 
 
-class _WakesClock:
+class WakesClock:
     """Wakes the clock after each write, so that nobody waits for the next tick."""
 
-    def __init__(self, app: ASGIApp, wake: threading.Event) -> None:
-        self._app, self._wake = app, wake
+    def __init__(self, app: ASGIApp, alarm: Alarm, changed: Callable[[], None]) -> None:
+        """Wrap an application; ``changed`` is told of each write as well."""
+        self._app, self._alarm, self._changed = app, alarm, changed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
         unfinished = False
 
         async def watched(message: Message) -> None:
@@ -200,9 +257,15 @@ class _WakesClock:
             await self._app(scope, receive, watched)
         finally:
             if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-                self._wake.set()
+                self._wake(scope)
         if unfinished:  # a stream that ends with the market
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _wake(self, scope: Scope) -> None:
+        found = _OF_TASK.match(scope["path"])
+        self._alarm.ring(found[1] if found else None)
+        if scope["method"] == "POST":  # what owners PUT moves a task only through the clock
+            self._changed()
 
 
 def _run(
@@ -215,11 +278,14 @@ def _run(
 ) -> None:
     """Serve in this process."""
     payments = ManualPayments(settings.folder / "payments")
-    wake = threading.Event()
-    web = settings.web(listener.getsockname()[1])
-    app = _WakesClock(create_app(market, store, payments, web), wake)
-    with running_clock(market, store, payments, wake=wake):
-        http_server(server_config(settings, app), on_start).run(sockets=[listener])
+    alarm = Alarm()
+    web = create_app(market, store, payments, settings.web(listener.getsockname()[1]))
+    waiting = web.state.service.waiting
+    app = WakesClock(web, alarm, waiting.changed)
+    with running_clock(market, store, payments, alarm=alarm, moved=waiting.changed):
+        server = http_server(server_config(settings, app), on_start)
+        waiting.over = lambda: server.should_exit
+        server.run(sockets=[listener])
 
 
 def _run_workers(

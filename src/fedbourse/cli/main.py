@@ -11,6 +11,11 @@ from cyclopts import App, CycloptsError
 from fedbourse.cli.account import account_app
 from fedbourse.cli.audit import audit_app
 from fedbourse.cli.demo import demo
+from fedbourse.cli.demo_network import demo_network
+from fedbourse.cli.device import device_app
+from fedbourse.cli.device_deals import join, run
+from fedbourse.cli.device_results import ledger
+from fedbourse.cli.device_results import verify as device_verify
 from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
@@ -18,8 +23,9 @@ from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_weights import weights
 from fedbourse.cli.task import task_app
-from fedbourse.cli.task_results import model, report, watch
+from fedbourse.cli.task_results import drift, model, report, watch
 from fedbourse.cli.token import token_app
+from fedbourse.cli.train import train_app
 from fedbourse.cli.verify import verify
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput, NotSignedIn
 from fedbourse.version import __version__
@@ -35,12 +41,16 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(demo)
+app.command(demo_network)
 app.command(audit_app)
 app.command(solve)
 app.command(study_app)
-for command in (serve, task_app, account_app, token_app, verify):
+app.command(train_app)
+for command in (serve, device_app, task_app, account_app, token_app, verify):
     app.command(command)
-for result in (watch, report, model):
+for deal in (join, run, ledger, device_verify):
+    device_app.command(deal)
+for result in (watch, report, drift, model):
     task_app.command(result)
 for study in (accuracy, calibrate, weights):
     study_app.command(study)

@@ -1,4 +1,4 @@
-"""``fedbourse task watch``, ``report`` and ``model``: what comes of a task."""
+"""``fedbourse task watch``, ``report``, ``drift`` and ``model``: what comes of a task."""
 
 from __future__ import annotations
 
@@ -99,6 +99,10 @@ def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = 
             "credits": ", ".join(
                 f"{credits_text(found['money_micro'][name])} {name}" for name in _MONEY
             ),
+            "refused": ", ".join(
+                f"{count} {reason}" for reason, count in found["refused_answers"].items()
+            )
+            or "no answers",
         }
     )
     if found["rounds_closed"]:
@@ -115,6 +119,53 @@ def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = 
                 for row in found["rounds_closed"]
             ),
         )
+
+
+def drift(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+    """Show what each device's answers say of it over rounds: for auditors and the operator.
+
+    An owner sees its own device. A flag is a reason to ask; it never withholds pay.
+
+    Examples:
+
+        fedbourse task drift latest
+
+    Parameters
+    ----------
+    task
+        The task's id, or latest.
+    as_json
+        Print one JSON document.
+    """
+    with server.connect() as connection:
+        name = task_id(connection, task)
+        path = f"/v1/tasks/{name}/drift"
+        note = connection.get(path, {"limit": 1})["note"]
+        devices = list(pages(connection, path, "devices"))
+    if as_json:
+        print_json({"task": name, "devices": devices, "note": note})
+        return
+    print_table(
+        ("owner", "answers", "squares", "between", "agreement", "repeats", "refused", "flags"),
+        map(_drift_row, devices),
+    )
+    print_line("")
+    print_line(note)
+
+
+def _drift_row(device: dict[str, Any]) -> tuple[object, ...]:
+    low, high, agreement = (device[n] for n in ("squares_low", "squares_high", "agreement"))
+    refused = ", ".join(f"{count} {reason}" for reason, count in device["refused"].items())
+    return (
+        device["owner"],
+        device["answers"],
+        f"{device['squares']:.6g}",
+        "" if low is None else f"{low:.6g} .. {high:.6g}",
+        "" if agreement is None else f"{agreement:.2f}",
+        device["repeats"],
+        refused or "none",
+        "; ".join(device["flags"]) or "none",
+    )
 
 
 def model(

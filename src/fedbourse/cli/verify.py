@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
 
@@ -22,7 +21,7 @@ from fedbourse.cli.server_options import (
 from fedbourse.errors import BooksDiffer, Conflict, NotAllowed, NotFound, NotSignedIn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fedbourse.market.verify import Check
     from fedbourse.wire.connection import Connection
@@ -31,6 +30,22 @@ _TRIES = 5
 _TRAINED = ("training", "completed", "cancelled")
 _WORDS = {True: "right", False: "DIFFERS", None: "not checked"}
 _COLOURS = {True: "green", False: "bold red", None: "yellow"}
+
+
+class Checked(Protocol):
+    """One thing that was compared, by the market's rules or by a device's own records."""
+
+    @property
+    def name(self) -> str:
+        """What."""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether it is right; None where it was not checked."""
+
+    @property
+    def detail(self) -> str:
+        """What was found."""
 
 
 def verify(
@@ -76,12 +91,25 @@ def verify(
             )
         else:
             name = task_id(connection, task)
-            records = _records(connection, name)
+            records = task_records(connection, name)
             checks = verify_task(**records)
             if seen is not None:
                 checks.append(_still_there(seen, records["events"]))
+    show_checks(name, checks, as_json=as_json)
+
+
+def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
+    """Print what was compared, and end with the exit code of books that differ if some do."""
     if as_json:
-        print_json({"task": name, "checks": [asdict(check) for check in checks]})
+        print_json(
+            {
+                "task": name,
+                "checks": [
+                    {"name": check.name, "passed": check.passed, "detail": check.detail}
+                    for check in checks
+                ],
+            }
+        )
     else:
         _print(name, checks)
     wrong = [check.name for check in checks if check.passed is False]
@@ -99,8 +127,8 @@ def _still_there(seen: str, events: list[dict[str, Any]]) -> Check:
     return Check("seen", False, "no event has the hash that was seen: the log was written anew")
 
 
-def _records(connection: Connection, name: str) -> dict[str, Any]:
-    """Fetch all that there is for the caller, at one moment of the task."""
+def task_records(connection: Connection, name: str) -> dict[str, Any]:
+    """Fetch all that there is for the caller, at one moment of the task, for ``verify_task``."""
     path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
     for _ in range(_TRIES):
         task = connection.get(path)
@@ -155,7 +183,7 @@ def _allowed(ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _print(name: str, checks: list[Check]) -> None:
+def _print(name: str, checks: Sequence[Checked]) -> None:
     print_table(
         ("check", "result", "detail"),
         (

@@ -12,7 +12,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax
 
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.learning.records import row_norms
@@ -134,11 +133,15 @@ class Logistic(_Layered):
 
     def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
         """Return the one layer: predicted probability less label."""
+        from scipy.special import expit
+
         deltas = expit(records.features @ parameters) - records.labels
         return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
         """Return the mean logistic loss."""
+        from scipy.special import log_expit
+
         scores = records.features @ parameters
         return float(-np.mean(log_expit(np.where(records.labels == 1, scores, -scores))))
 
@@ -278,12 +281,16 @@ MODELS = ("logistic", "least-squares", "softmax", "hidden:UNITS")
 
 
 def _class_deltas(scores: FloatArray, records: Records) -> FloatArray:
+    from scipy.special import log_softmax
+
     deltas = np.exp(log_softmax(scores, axis=1))
     deltas[np.arange(len(deltas)), records.labels.astype(np.int64)] -= 1.0
     return deltas
 
 
 def _class_loss(scores: FloatArray, records: Records) -> float:
+    from scipy.special import log_softmax
+
     logs = log_softmax(scores, axis=1)
     return float(-np.mean(logs[np.arange(len(logs)), records.labels.astype(np.int64)]))
 

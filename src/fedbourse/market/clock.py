@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import Conflict, InvalidInput, NoEquilibrium
+from fedbourse.errors import Conflict, InvalidInput, NoEquilibrium, NotFound
 from fedbourse.game.discovery import Discovery
 from fedbourse.market import log, training
 from fedbourse.market.buying import announce, cancel, offer, settle
-from fedbourse.market.lifecycle import Command
+from fedbourse.market.lifecycle import ACTIVE, Command
 from fedbourse.market.parties import MARKET
 from fedbourse.market.selling import BUDGET_MIN
 from fedbourse.market.service import taken
@@ -45,6 +45,19 @@ def advance(market: Market, store: Store) -> int:
     if failed is not None:
         raise failed
     return moved
+
+
+def advance_one(market: Market, store: Store, task_id: str) -> bool:
+    """Move one task on if its time has come; False where it has not, or somebody else did so."""
+    with store.read() as unit:
+        try:
+            task = unit.task(task_id)
+        except NotFound:  # whoever named it was refused
+            return False
+        if task.state not in ACTIVE or not _is_due(market, unit, task):
+            return False
+    with store.begin() as unit:
+        return move_on(market, unit, task_id)
 
 
 def move_on(market: Market, unit: Unit, task_id: str) -> bool:

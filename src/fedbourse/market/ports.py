@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from fedbourse.ledger import Transfer
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Device, Enrolment, Token
     from fedbourse.market.task import (
         Answer,
+        Drift,
         Entry,
         Interest,
         Line,
         LineState,
+        Mark,
         Payout,
         Plan,
+        RefusedAnswer,
         Response,
         Round,
         State,
@@ -54,6 +57,9 @@ class Tasks(Protocol):
 
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
+
+    def marks(self, tasks: Collection[str]) -> dict[str, Mark]:
+        """Return how far these tasks are; those that do not exist are left out."""
 
     def append_event(self, event: Event) -> None:
         """Add an event; a second one with its sequence number raises ``Conflict``."""
@@ -125,6 +131,12 @@ class Rounds(Protocol):
     def round(self, task: str, number: int) -> Round:
         """Return a round, or raise ``NotFound``."""
 
+    def has_round(self, task: str, number: int) -> bool:
+        """Say whether a round was ever opened."""
+
+    def query_hash(self, task: str, number: int) -> str:
+        """Return the hash of a round's query message, or raise ``NotFound``."""
+
     def close_round(self, task: str, number: int, *, at_ms: int, answers: int) -> None:
         """Store that a round has ended, and drop its model and its answers' vectors."""
 
@@ -132,16 +144,31 @@ class Rounds(Protocol):
         """Store an answer; a second one of the same owner and round raises ``Conflict``."""
 
     def answer(self, task: str, round: int, owner: str) -> Answer | None:
-        """Return an owner's answer."""
+        """Return an owner's answer, but its vector."""
 
     def last_answer(self, task: str, owner: str) -> Answer | None:
-        """Return the owner's answer to the latest round that it answered."""
+        """Return the owner's answer to the latest round that it answered, but its vector."""
 
     def answers(self, task: str, round: int) -> list[Answer]:
-        """Return the answers of a round, in the order of owners' names."""
+        """Return the answers of a round, in the order of owners' names, but their vectors."""
+
+    def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
+        """Return owners and the vectors of their answers, by name, so many of them in memory."""
 
     def count_answers(self, task: str, round: int) -> int:
         """Return how many came."""
+
+    def put_refused_answer(self, refused: RefusedAnswer) -> None:
+        """Store that an answer was refused, in place of an earlier one to the same round."""
+
+    def refused_answers(self, task: str) -> dict[str, dict[str, int]]:
+        """Return how many rounds' answers were refused, by owner and reason."""
+
+    def drifts(self, task: str) -> list[Drift]:
+        """Return the sums of all owners who answered, by name."""
+
+    def put_drifts(self, drifts: Iterable[Drift]) -> None:
+        """Store sums, in place of earlier ones of the same owners."""
 
 
 class Books(Protocol):

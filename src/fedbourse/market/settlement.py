@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame, InvalidInput
+from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import per_owner
 from fedbourse.units import MicroCredits, whole_number
 
@@ -67,16 +67,3 @@ COMPENSATIONS: dict[str, Callable[[Sequence[float], MicroCredits], list[int]]] =
     "proportional": proportional
 }
 """Each turns budgets and the reward into payments that sum to the reward."""
-
-
-def earned(payment: int, *, answered: int, rounds: int) -> MicroCredits:
-    """Return what an owner has earned after some answered rounds: floor(p k / T).
-
-    Since zCDP adds, pay and privacy loss keep the agreed ratio all along.
-
-    >>> earned(100, answered=1, rounds=3)
-    33
-    """
-    if not 0 <= answered <= rounds:
-        raise InvalidInput(f"answered must lie between 0 and {rounds} rounds; found {answered}")
-    return MicroCredits(int(payment) * int(answered) // int(rounds))

@@ -118,6 +118,8 @@ class Round:
     """SHA-256 of ``model``."""
     query: str
     """The hash of the query message, which answers refer to."""
+    previous: str
+    """The hash of the message before: the query before, or the log's event that began training."""
     opened_ms: int
     deadline_ms: int
     closed_ms: int | None = None
@@ -133,12 +135,60 @@ class Answer:
     round: int
     owner: str
     vector: bytes | None
-    """Little-endian doubles; dropped once the round is closed."""
+    """Little-endian doubles or floats; dropped once the round is closed."""
     hash: str
     """The hash of the answer message, which its receipt refers to."""
     receipt: str
     """The signed receipt, as JSON."""
     at_ms: int
+
+
+RefusedFor = Literal["late", "length", "not finite", "norm", "differs"]
+"""Why an answer was refused: it came after its round, or cannot be one, or a second one."""
+
+
+@dataclass(frozen=True)
+class RefusedAnswer:
+    """An answer that earned nothing; of several to one round, the last."""
+
+    task: str
+    round: int
+    owner: str
+    reason: RefusedFor
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The sums of an owner's answers over the rounds that are closed (``market.drift``)."""
+
+    task: str
+    owner: str
+    answers: int = 0
+    squares: float = 0.0
+    """Squared norms, in units of the noise: of |y|^2 / sigma^2."""
+    compared: int = 0
+    """Rounds in which others answered too."""
+    agreement: float = 0.0
+    """How far answers point where the others' mean points: of <y, u> / (sigma |u|)."""
+    repeats: int = 0
+    """Answers that were the same numbers as the one before."""
+    last_vector: str = ""
+    """The hash of the last answer's numbers."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a task is: what those wait for who wait for something new."""
+
+    state: State
+    events: int
+    round: int
+
+
+def mark_of(task: Task) -> Mark:
+    """Return how far a task is."""
+    return Mark(task.state, task.last_sequence + 1, task.round)
 
 
 @dataclass(frozen=True)

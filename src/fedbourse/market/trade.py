@@ -17,11 +17,11 @@ from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.rounds import train
 from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.offers import choose_reward
-from fedbourse.market.settlement import earned, settle
+from fedbourse.market.settlement import settle
 from fedbourse.privacy.filter import Filter
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
-from fedbourse.wire.messages import privacy_terms
+from fedbourse.wire.messages import earned, privacy_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

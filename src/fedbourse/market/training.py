@@ -1,36 +1,26 @@
-"""Training as the market sees it: rounds that open and close, answers, receipts, and pay."""
+"""Training as the market sees it: rounds that open and close, and the model that they move."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import Conflict, InvalidInput, NotAllowed
-from fedbourse.learning.engines.engine import Answers
+from fedbourse.errors import Conflict
 from fedbourse.learning.models import model_named
-from fedbourse.learning.rounds import weighted_mean
 from fedbourse.ledger import Transfer
 from fedbourse.market import log
-from fedbourse.market.buying import ROUNDS_MAX, cancel, enough, known
+from fedbourse.market.buying import cancel, enough, known
+from fedbourse.market.drift import mean_and_drift
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.parties import MARKET
-from fedbourse.market.service import escrow, role_of, taken, taken_by_owner
-from fedbourse.market.settlement import earned
-from fedbourse.market.task import Answer, Round
+from fedbourse.market.service import escrow, role_of, taken
+from fedbourse.market.task import Round
 from fedbourse.units import MicroCredits
-from fedbourse.wire.canonical import canonical, digest
-from fedbourse.wire.messages import (
-    answer_message,
-    privacy_terms,
-    query_message,
-    receipt_message,
-)
+from fedbourse.wire.canonical import digest
+from fedbourse.wire.messages import query_message
 
 if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
@@ -39,8 +29,6 @@ if TYPE_CHECKING:
     from fedbourse.market.service import Market
     from fedbourse.market.task import Line, State, Task
     from fedbourse.wire.card import TaskCard
-
-_FALSE_ALARM = 1e-9
 
 
 def start(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
@@ -80,91 +68,6 @@ def start_model(card: TaskCard) -> FloatArray:
     return model.start(seed=card.start_seed)
 
 
-def accept_answer(
-    market: Market, unit: Unit, caller: Caller, task_id: str, *, round: int, body: bytes
-) -> dict[str, Any]:
-    """Store an answer, pay what it earned, and return the signed receipt: all or nothing."""
-    caller.require("owner")
-    if not 0 <= round < ROUNDS_MAX:
-        raise Conflict(f"a round lies between 0 and {ROUNDS_MAX}; found {round}")
-    before = unit.answer(task_id, round, caller.party)
-    if before is not None:
-        return _repeated(unit, before, body)
-    task = taken_by_owner(market, unit, caller, task_id, Command.ANSWER)
-    if round != task.round:
-        raise Conflict(f"round {task.round} is open; the answer is to round {round}")
-    line = unit.line(task.id, caller.party, lock="change")
-    if line is None or line.state != "signed":
-        raise NotAllowed(f"{caller.party} signed no terms of task {task.id}")
-    before = unit.answer(task_id, round, caller.party)
-    if before is not None:  # it came while this one waited for the line
-        return _repeated(unit, before, body)
-    query = unit.round(task.id, round)
-    check_answer(body, task.card, budget=known(line.budget), task=task.id)
-    message = answer_message(
-        task=task.id,
-        round=round,
-        owner=caller.party,
-        vector_hash=_hash(body),
-        query=query.query,
-    )
-    answered = unit.count_answer(task.id, caller.party)
-    due = earned(line.payment, answered=answered, rounds=task.card.rounds)
-    paid = earned(line.payment, answered=answered - 1, rounds=task.card.rounds)
-    if task.card.payout == "upfront":
-        due = paid = line.payment
-    receipt = receipt_message(
-        task=task.id,
-        owner=caller.party,
-        round=round,
-        answered=answered,
-        earned_micro=due,
-        answer=digest(message),
-    )
-    signed = {"receipt": receipt, "market_signature": market.key.sign(canonical(receipt))}
-    unit.add_answer(
-        Answer(
-            task=task.id,
-            round=round,
-            owner=caller.party,
-            vector=body,
-            hash=digest(message),
-            receipt=json.dumps(signed),
-            at_ms=market.now_ms(),
-        )
-    )
-    if due > paid:
-        memo = f"answer {answered} of {task.card.rounds}"
-        id = f"{task.id}/{caller.party}/{answered}"
-        market.pay(unit, id, (escrow(task.id), caller.party), due - paid, memo)
-    return signed
-
-
-def check_answer(body: bytes, card: TaskCard, *, budget: float, task: str) -> None:
-    """Refuse an answer of the wrong length, one that is not finite, or of an impossible size.
-
-    Clipped means have at most norm L, so honest noise leaves the squared norm within these bounds
-    but for two chances in 10^9. Pure noise passes as well: this is no proof of honest work.
-    """
-    if len(body) != 8 * card.dimension:
-        raise InvalidInput(
-            f"an answer is {card.dimension} little-endian doubles, {8 * card.dimension} bytes; "
-            f"found {len(body)} bytes"
-        )
-    vector = np.frombuffer(body, dtype="<f8")
-    if not np.isfinite(vector).all():
-        raise InvalidInput("an answer holds finite numbers only; found one that is not")
-    scale = privacy_terms(card, task=task, budget=budget).scale
-    low, high = _chi_bounds(card.dimension)
-    with np.errstate(over="ignore"):  # a norm that overflows is too large
-        norm = float(np.linalg.norm(vector))
-    if not scale * low <= norm <= card.clip + scale * high:
-        raise InvalidInput(
-            f"the norm of an answer with this noise lies between {scale * low:.6g} and "
-            f"{card.clip + scale * high:.6g}; found {norm:.6g}"
-        )
-
-
 def close_round(market: Market, unit: Unit, task_id: str) -> Task:
     """Take one step along the answers that came, and open the next round or complete the task."""
     task = taken(unit, MARKET, task_id, Command.CLOSE_ROUND)
@@ -172,9 +75,10 @@ def close_round(market: Market, unit: Unit, task_id: str) -> Task:
     answers = unit.answers(task.id, task.round)
     model = np.frombuffer(closing.model, dtype="<f8")
     void = len(answers) < task.card.min_participants
-    if not void:
+    if answers:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
-            model = model - task.card.step_size * _mean(unit, task, answers)
+            mean = mean_and_drift(unit, task)
+            model = model if void else model - task.card.step_size * mean
     if not np.isfinite(model).all():
         reason = f"training diverged in round {task.round}: the model is no longer finite"
         return cancel(market, unit, MARKET, task.id, reason=reason)
@@ -197,7 +101,7 @@ def _complete(market: Market, unit: Unit, task: Task, model: FloatArray, *, prev
     state: State = after(task.state, Command.COMPLETE, by="market")
     now = market.now_ms()
     data = model.astype("<f8").tobytes()
-    last = Round(task.id, task.card.rounds, data, _hash(data), previous, now, now)
+    last = Round(task.id, task.card.rounds, data, _hash(data), previous, previous, now, now)
     unit.add_round(last)
     refunded = market.refund(unit, task)
     task = replace(task, state=state, round=task.card.rounds, deadline_ms=None)
@@ -218,21 +122,11 @@ def _open_round(
         previous=previous,
     )
     now = market.now_ms()
-    unit.add_round(Round(task.id, number, data, _hash(data), digest(message), now, deadline))
+    query = digest(message)
+    unit.add_round(Round(task.id, number, data, _hash(data), query, previous, now, deadline))
     task = replace(task, round=number, deadline_ms=deadline)
     unit.save_task(task)
     return task
-
-
-def _mean(unit: Unit, task: Task, answers: list[Answer]) -> FloatArray:
-    budgets = {line.owner: known(line.budget) for line in unit.lines(task.id)}
-    scales = [
-        privacy_terms(task.card, task=task.id, budget=budgets[answer.owner]).scale
-        for answer in answers
-    ]
-    vectors = np.stack([np.frombuffer(known(answer.vector), dtype="<f8") for answer in answers])
-    came = Answers(owners=np.arange(len(answers)), vectors=vectors)
-    return weighted_mean(came, np.array(scales), task.card.weights)
 
 
 def _pay_upfront(market: Market, unit: Unit, task: Task, signed: list[Line]) -> None:
@@ -247,30 +141,6 @@ def _pay_upfront(market: Market, unit: Unit, task: Task, signed: list[Line]) -> 
         for line in signed
     ]
     unit.post(transfers, at_ms=market.now_ms())
-
-
-def _repeated(unit: Unit, before: Answer, body: bytes) -> dict[str, Any]:
-    """Return the receipt of an answer that came before, if this is the same."""
-    query = unit.round(before.task, before.round).query
-    message = answer_message(
-        task=before.task,
-        round=before.round,
-        owner=before.owner,
-        vector_hash=_hash(body),
-        query=query,
-    )
-    if digest(message) != before.hash:
-        raise Conflict(f"{before.owner} has answered round {before.round} differently before")
-    signed: dict[str, Any] = json.loads(before.receipt)
-    return signed
-
-
-@lru_cache
-def _chi_bounds(dimension: int) -> tuple[float, float]:
-    from scipy.stats import chi2
-
-    low, high = chi2.ppf(_FALSE_ALARM, dimension), chi2.isf(_FALSE_ALARM, dimension)
-    return math.sqrt(low), math.sqrt(high)
 
 
 def _hash(content: bytes | str) -> str:

@@ -8,6 +8,7 @@ plan.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import log
 from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import escrow, show, was_opened
-from fedbourse.market.settlement import earned
 from fedbourse.market.task import State
+from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedbourse.market.log import Event
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
@@ -140,11 +143,7 @@ def line_entry(task: Task, line: Line, *, trained: bool = False) -> Document:
 
 def _trained(unit: Unit, task: Task) -> bool:
     """Say whether training ever began: a task can be cancelled before it or in it."""
-    try:
-        unit.round(task.id, 0)
-    except NotFound:
-        return False
-    return True
+    return unit.has_round(task.id, 0)
 
 
 def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: int) -> Document:
@@ -178,8 +177,8 @@ def round_answers(unit: Unit, caller: Caller, task_id: str, *, round: int) -> Do
     return {"answers": [{"owner": answer.owner, "hash": answer.hash} for answer in found]}
 
 
-def open_round(unit: Unit, caller: Caller, task_id: str) -> Document:
-    """Return the open round to an owner who signed."""
+def query(unit: Unit, caller: Caller, task_id: str, *, after: int) -> Round | None:
+    """Return the open round to an owner who signed; None where it is not after this one."""
     caller.require("owner")
     task = show(unit.task(task_id), caller)
     line = unit.line(task.id, caller.party)
@@ -187,21 +186,7 @@ def open_round(unit: Unit, caller: Caller, task_id: str) -> Document:
         raise NotFound(f"{caller.party} signed no terms of task {task.id}")
     if task.state is not State.TRAINING:
         raise Conflict(f"a round needs a task in training; it is {task.state.value}")
-    return round_document(unit.round(task.id, task.round)) | {
-        "answered": unit.answer(task.id, task.round, caller.party) is not None
-    }
-
-
-def round_document(round: Round) -> Document:
-    """Return a round, but its model."""
-    return {
-        "task": round.task,
-        "round": round.number,
-        "model_hash": round.model_hash,
-        "query": round.query,
-        "opened_ms": round.opened_ms,
-        "deadline_ms": round.deadline_ms,
-    }
+    return unit.round(task.id, task.round) if task.round > after else None
 
 
 def report(unit: Unit, caller: Caller, task_id: str) -> Document:
@@ -231,8 +216,17 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
         "card_document": task.card.document,
         "participants": counts,
         "money_micro": money | {"escrow": unit.balance(escrow(task.id))},
+        "refused_answers": _totals(unit.refused_answers(task.id)),
         "rounds_closed": rounds,
     }
+
+
+def _totals(refused: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return how many answers were refused for each reason, whosever they were."""
+    total: Counter[str] = Counter()
+    for reasons in refused.values():
+        total.update(reasons)
+    return dict(sorted(total.items()))
 
 
 def model(unit: Unit, caller: Caller, task_id: str) -> Round:
@@ -243,11 +237,3 @@ def model(unit: Unit, caller: Caller, task_id: str) -> Round:
     if task.state is not State.COMPLETED:
         raise Conflict(f"the model needs a task that is completed; it is {task.state.value}")
     return unit.round(task.id, task.card.rounds)
-
-
-def asked_model(unit: Unit, caller: Caller, task_id: str, *, round: int) -> Round:
-    """Return the open round's model to an owner who signed."""
-    found = open_round(unit, caller, task_id)
-    if found["round"] != round:
-        raise Conflict(f"round {found['round']} is open; asked for was round {round}")
-    return unit.round(task_id, round)

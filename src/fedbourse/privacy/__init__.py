@@ -1,5 +1,6 @@
 """Privacy in zCDP: what noise costs, noise that costs it, and a filter that never lets out more."""
 
+from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Account, Filter, Question, Store
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.noise import ExactNoise, Noise, NoNoise, SimulatedNoise
@@ -18,6 +19,7 @@ __all__ = [
     "DELTA",
     "Account",
     "ExactNoise",
+    "FastNoise",
     "Filter",
     "MemoryStore",
     "NoNoise",

@@ -12,6 +12,7 @@ The rules are pure: they take an account and return the account that follows, or
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
@@ -121,18 +122,28 @@ class Filter:
         kept = self.charge(question, cost=cost)
         return self.keep(question, draw()) if kept is None else kept
 
+    def check(self, question: Question, *, cost: float) -> bytes | None:
+        """Refuse what ``charge`` would refuse; return the stored answer where there is one."""
+        with self._store.transaction() as books:
+            account, charged = self._charged(books, question, cost)
+            return books.answer(question.task) if charged is account else None
+
     def charge(self, question: Question, *, cost: float) -> bytes | None:
         """Charge durably for a question; return the stored answer where there is one already."""
         with self._store.transaction() as books:
-            account = books.account(question.task)
-            if account is None:
-                raise Refused("unknown-task", f"no terms were agreed for task {question.task!r}")
-            charged = charge(account, question, cost, books.accounts(), self.lifetime_cap)
+            account, charged = self._charged(books, question, cost)
             if charged is account:
                 return books.answer(question.task)
             books.put_answer(question.task, None)
             books.put(charged)
             return None
+
+    def _charged(self, books: Books, question: Question, cost: float) -> tuple[Account, Account]:
+        """Return a task's account before and after a charge."""
+        account = books.account(question.task)
+        if account is None:
+            raise Refused("unknown-task", f"no terms were agreed for task {question.task!r}")
+        return account, charge(account, question, cost, books.accounts(), self.lifetime_cap)
 
     def keep(self, question: Question, answer: bytes) -> bytes:
         """Store the answer to the question that was charged for last; return what may be sent.
@@ -162,6 +173,13 @@ class Filter:
         """Return what was sold to whom, and how much of it is spent."""
         with self._store.transaction() as books:
             return list(books.accounts())
+
+
+def left_of(lifetime_cap: float, accounts: Iterable[Account]) -> float:
+    """Return what is neither spent nor promised of a cap, rounded down so that it does fit."""
+    committed = sum((each.committed for each in accounts), Fraction(0))
+    left = max(Fraction(0), Fraction(lifetime_cap) - committed)
+    return math.nextafter(float(left), 0.0) if float(left) > left else float(left)
 
 
 def reserve(terms: Terms, accounts: Iterable[Account], lifetime_cap: float) -> Account:

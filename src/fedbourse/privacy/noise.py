@@ -75,14 +75,14 @@ class SimulatedNoise:
 
     def __init__(self, terms: Sequence[Terms], *, seed: int) -> None:
         """Take every owner's terms, and where the draws start."""
-        self._dimension = _one_dimension(terms)
+        self._dimension = one_dimension(terms)
         self._seed = whole_number("seed", seed, at_least=0)
         self.scales = np.array([t.scale for t in terms])
         self.costs = np.array([t.round_rho for t in terms])
 
     def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
         """Add this round's noise."""
-        _check_shape(answers, len(owners), self._dimension)
+        check_shape(answers, len(owners), self._dimension)
         rng = np.random.default_rng([_STREAM, self._seed, number])
         noise = rng.standard_normal((len(self.scales), self._dimension))
         noise *= self.scales[:, None]
@@ -100,14 +100,14 @@ class ExactNoise:
 
     def __init__(self, terms: Sequence[Terms]) -> None:
         """Prepare one mechanism for each owner's terms."""
-        _one_dimension(terms)
+        one_dimension(terms)
         self._devices = [_DiscreteGaussian(t) for t in terms]
         self.scales = np.array([device.scale for device in self._devices])
         self.costs = np.array([device.cost for device in self._devices])
 
     def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
         """Add fresh noise; ``number`` plays no part."""
-        _check_shape(answers, len(owners), self._devices[0].dimension)
+        check_shape(answers, len(owners), self._devices[0].dimension)
         noisy = np.empty(answers.shape)
         for i, owner in enumerate(owners.tolist()):
             noisy[i] = self._devices[owner].release(answers[i])
@@ -123,13 +123,14 @@ def charged_sensitivity(terms: Terms, grid: float) -> float:
     return (clipped + summed + math.sqrt(d) * grid) * (1.0 + 8 * _ROUNDING)
 
 
-class _DiscreteGaussian:
-    """One owner's mechanism."""
+class GridGaussian:
+    """One owner's grid, and the scale on it that keeps the owner's terms."""
 
     def __init__(self, terms: Terms) -> None:
+        """Choose the grid from the terms alone, never from the data."""
         if terms.round_rho < _LEAST_ROUND_RHO:
             raise InvalidNumber(
-                f"rho / rounds must be at least {_LEAST_ROUND_RHO:.3g} for exact noise; "
+                f"rho / rounds must be at least {_LEAST_ROUND_RHO:.3g} for noise on a grid; "
                 f"found {terms.rho:g} / {terms.rounds}"
             )
         # Within these the grid, the squares of a norm and an answer's steps all fit their types.
@@ -137,19 +138,20 @@ class _DiscreteGaussian:
         number("samples", terms.samples, at_most=2.0**30)
         self.dimension = terms.dimension
         self._norm_limit = terms.clip * (1.0 + 1e-6)
-        self._grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - _GRID_BITS)
-        distance = charged_sensitivity(terms, self._grid) / self._grid
-        steps = distance / math.sqrt(2.0 * terms.round_rho)
-        self._measurement = _opendp_gaussian(terms.dimension, steps)
-        while self._measurement.map(distance) > terms.round_rho:
+        self.grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - _GRID_BITS)
+        self._distance = charged_sensitivity(terms, self.grid) / self.grid
+        steps = self._distance / math.sqrt(2.0 * terms.round_rho)
+        while self._cost(steps) > terms.round_rho:
             steps *= 1.0 + 4 * _ROUNDING
-            self._measurement = _opendp_gaussian(terms.dimension, steps)
-        self.cost = float(self._measurement.map(distance))
-        self.scale = steps * self._grid
+        self.cost = self._cost(steps)
+        self.scale = steps * self.grid
 
-    def release(self, answer: FloatArray) -> FloatArray:
-        """Return the answer with noise, a multiple of the grid in every coordinate."""
-        # OpenDP would turn NaN into 0 and take any length: refuse both before data goes in.
+    def _cost(self, steps: float) -> float:
+        """Return what noise of so many steps costs, in zCDP."""
+        return (self._distance / steps) ** 2 / 2.0 * (1.0 + 8 * _ROUNDING)
+
+    def steps(self, answer: FloatArray) -> FloatArray:
+        """Return an answer in steps of the grid, if it is one that noise may be added to."""
         if not np.isfinite(answer).all():
             raise InvalidInput("an answer must be finite; found NaN or infinity")
         with np.errstate(over="ignore"):  # then the norm is infinite, and refused
@@ -158,9 +160,22 @@ class _DiscreteGaussian:
             raise InvalidInput(
                 f"an answer's norm must be at most the clip, {self._norm_limit:g}; it is longer"
             )
-        steps = np.rint(answer / self._grid).astype(np.int64)
-        noisy = np.array(self._measurement(steps.tolist()), dtype=np.int64)
-        return noisy.astype(np.float64) * self._grid
+        rounded: FloatArray = np.rint(answer / self.grid)
+        return rounded
+
+
+class _DiscreteGaussian(GridGaussian):
+    """One owner's mechanism, whose cost OpenDP proves."""
+
+    def _cost(self, steps: float) -> float:
+        self._measurement = _opendp_gaussian(self.dimension, steps)
+        return float(self._measurement.map(self._distance))
+
+    def release(self, answer: FloatArray) -> FloatArray:
+        """Return the answer with noise, a multiple of the grid in every coordinate."""
+        # OpenDP would turn NaN into 0 and take any length: steps() refuses both.
+        noisy = np.array(self._measurement(self.steps(answer).astype(np.int64).tolist()))
+        return noisy.astype(np.float64) * self.grid
 
 
 def _opendp_gaussian(dimension: int, scale: float):  # type: ignore[no-untyped-def]
@@ -174,7 +189,8 @@ def _opendp_gaussian(dimension: int, scale: float):  # type: ignore[no-untyped-d
     return make_gaussian(domain, l2_distance(T="f64"), scale=scale)
 
 
-def _one_dimension(terms: Sequence[Terms]) -> int:
+def one_dimension(terms: Sequence[Terms]) -> int:
+    """Return the one dimension that all terms of a task have."""
     dimensions = {t.dimension for t in terms}
     if len(dimensions) != 1:
         raise InvalidInput(
@@ -183,7 +199,8 @@ def _one_dimension(terms: Sequence[Terms]) -> int:
     return dimensions.pop()
 
 
-def _check_shape(answers: FloatArray, owners: int, dimension: int) -> None:
+def check_shape(answers: FloatArray, owners: int, dimension: int) -> None:
+    """Refuse answers of another type or shape."""
     if answers.dtype != np.float64:
         raise InvalidInput(f"answers must be doubles; found {answers.dtype}")
     if answers.shape != (owners, dimension):

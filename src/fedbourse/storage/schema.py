@@ -165,6 +165,7 @@ rounds = Table(
     Column("model", LargeBinary, nullable=False),
     _text("model_hash"),
     _text("query"),
+    _text("previous"),
     _number("opened_ms"),
     _number("deadline_ms"),
     _maybe_number("closed_ms"),
@@ -186,6 +187,38 @@ answers = Table(
     PrimaryKeyConstraint("task", "round", "owner"),
     ForeignKeyConstraint(["task", "round"], ["rounds.task", "rounds.number"]),
     Index("ix_answers_task_owner_round", "task", "owner", "round"),
+)
+
+# One row for each round that an owner missed by its own doing, however often it tried.
+refusals = Table(
+    "refusals",
+    metadata,
+    _name("task"),
+    _number("round"),
+    _name("owner"),
+    _name("reason"),
+    _number("at_ms"),
+    PrimaryKeyConstraint("task", "round", "owner"),
+    ForeignKeyConstraint(["task", "round"], ["rounds.task", "rounds.number"]),
+    Index("ix_refusals_task_owner", "task", "owner"),
+    sqlite_with_rowid=False,
+)
+
+drifts = Table(
+    "drifts",
+    metadata,
+    _task(),
+    _name("owner"),
+    _number("answers"),
+    Column("squares", Double, nullable=False),
+    _number("compared"),
+    Column("agreement", Double, nullable=False),
+    _number("repeats"),
+    _text("last_vector"),
+    PrimaryKeyConstraint("task", "owner"),
+    _not_negative("answers"),
+    _not_negative("squares"),
+    sqlite_with_rowid=False,
 )
 
 accounts = Table(

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, insert, select, text, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+    union_all,
+    update,
+)
 
 from fedbourse.errors import Conflict, InvalidTransfer, NotFound
 from fedbourse.ledger import OUTSIDE, Transfer
@@ -38,6 +50,27 @@ _POST_POSTGRESQL = text(
 )
 
 
+@lru_cache
+def _balances(sqlite: bool) -> Select[Any]:
+    query = select(accounts.c.id, accounts.c.balance).where(_among(accounts.c.id, sqlite))
+    return query.order_by(accounts.c.id)
+
+
+@lru_cache
+def _contents(sqlite: bool) -> Select[Any]:
+    columns = transfers.c
+    query = select(columns.id, columns.source, columns.target, columns.amount, columns.memo)
+    return query.where(_among(columns.id, sqlite))
+
+
+def _among(column: ColumnElement[str], sqlite: bool) -> ColumnElement[bool]:
+    """Compare a column with any number of names in one parameter."""
+    if sqlite:
+        each = func.json_each(bindparam("names")).table_valued("value")
+        return column.in_(select(each.c.value))
+    return column == func.any(bindparam("names"))
+
+
 class SqlBooks(Part):
     """``market.ports.Books``."""
 
@@ -66,23 +99,14 @@ class SqlBooks(Part):
             self._run(_OPEN_SQLITE, {"names": json.dumps(names)})
         else:
             self._run(_OPEN_POSTGRESQL, {"names": names})
-        query = select(accounts.c.id, accounts.c.balance).where(self._among(accounts.c.id))
-        rows = self._run(self._locked(query.order_by(accounts.c.id), "change"), self._names(names))
+        query = self._locked(_balances(self._sqlite), "change")
+        rows = self._run(query, self._names(names))
         return {row.id: row.balance for row in rows}
 
     def _posted(self, ids: list[str]) -> dict[str, Transfer]:
         """Return those of these transfers that the books hold already."""
-        columns = transfers.c
-        query = select(columns.id, columns.source, columns.target, columns.amount, columns.memo)
-        rows = self._run(query.where(self._among(columns.id)), self._names(ids))
+        rows = self._run(_contents(self._sqlite), self._names(ids))
         return {row.id: Transfer(*row) for row in rows}
-
-    def _among(self, column: ColumnElement[str]) -> ColumnElement[bool]:
-        """Compare a column with any number of names in one parameter."""
-        if self._sqlite:
-            each = func.json_each(bindparam("names")).table_valued("value")
-            return column.in_(select(each.c.value))
-        return column == func.any(bindparam("names"))
 
     def _names(self, names: list[str]) -> dict[str, Any]:
         return {"names": json.dumps(names) if self._sqlite else names}

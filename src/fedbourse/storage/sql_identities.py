@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, select, update
+from sqlalchemy import and_, bindparam, delete, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.parties import Device, Enrolment, Token
@@ -14,6 +14,15 @@ from fedbourse.storage.unit import Part
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
+
+
+_DEVICE = select(devices).where(devices.c.id == bindparam("device"))
+_TOKEN = select(tokens).where(tokens.c.hash == bindparam("hash"))
+_KEEP = (
+    update(responses)
+    .where(responses.c.caller == bindparam("of_caller"), responses.c.key == bindparam("of_key"))
+    .values({name: bindparam(name) for name in ("fingerprint", "status", "body")})
+)
 
 
 class SqlIdentities(Part):
@@ -26,7 +35,7 @@ class SqlIdentities(Part):
 
     def token_with(self, hash: str) -> Token | None:
         """Return the token with this hash."""
-        row = self._run(select(tokens).where(tokens.c.hash == hash)).first()
+        row = self._run(_TOKEN, {"hash": hash}).first()
         return row and _token(row)
 
     def tokens(self, *, after: str = "", limit: int) -> list[Token]:
@@ -82,7 +91,7 @@ class SqlIdentities(Part):
 
     def device(self, device: str) -> Device | None:
         """Return a device."""
-        row = self._run(select(devices).where(devices.c.id == device)).first()
+        row = self._run(_DEVICE, {"device": device}).first()
         return row and Device(*row)
 
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
@@ -106,7 +115,8 @@ class SqlIdentities(Part):
 
     def keep_response(self, caller: str, key: str, response: Response) -> None:
         """Store what was answered, in the transaction that claimed the key."""
-        if not self._changed(update(responses).where(_kept(caller, key)).values(**vars(response))):
+        values = {"of_caller": caller, "of_key": key, **vars(response)}
+        if not self._changed(_KEEP, values):
             raise NotFound(f"the key {key!r:.140} was not claimed")
 
     def purge(self, *, now_ms: int, kept_before_ms: int) -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Table, and_, bindparam, delete, func, insert, select, update
 
 from fedbourse.errors import NotFound
 from fedbourse.market.task import Interest, Line, Plan
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from fedbourse.market.task import LineState
 
 _AT_ONCE = 10_000
+_LINE = select(lines).where(lines.c.task == bindparam("task"), lines.c.owner == bindparam("owner"))
+_COUNT_LINES = (
+    select(func.count())
+    .select_from(lines)
+    .where(lines.c.task == bindparam("task"), lines.c.state == bindparam("state"))
+)
+_COUNT_ANSWER = (
+    update(lines)
+    .where(lines.c.task == bindparam("of_task"), lines.c.owner == bindparam("of_owner"))
+    .values(answered=lines.c.answered + 1)
+    .returning(lines.c.answered)
+)
 _LINE_COLUMNS = tuple(column.name for column in lines.columns)
 
 
@@ -90,8 +102,7 @@ class SqlParticipation(Part):
 
     def line(self, task: str, owner: str, *, lock: Lock = "none") -> Line | None:
         """Return an owner's line."""
-        query = select(lines).where(_whose(lines, task, owner))
-        row = self._run(self._locked(query, lock)).first()
+        row = self._run(self._locked(_LINE, lock), {"task": task, "owner": owner}).first()
         return row and Line(*row)
 
     def lines(self, task: str, *, after: str = "", limit: int | None = None) -> list[Line]:
@@ -100,7 +111,7 @@ class SqlParticipation(Part):
 
     def count_lines(self, task: str, *, state: LineState) -> int:
         """Return how many lines are in a state."""
-        return self._count(lines, and_(lines.c.task == task, lines.c.state == state))
+        return int(self._run(_COUNT_LINES, {"task": task, "state": state}).scalar_one())
 
     def decide_line(
         self, task: str, owner: str, state: LineState, *, signature: str | None = None
@@ -117,12 +128,7 @@ class SqlParticipation(Part):
 
     def count_answer(self, task: str, owner: str) -> int:
         """Add one to an owner's answered rounds and return them."""
-        answered = self._run(
-            update(lines)
-            .where(_whose(lines, task, owner))
-            .values(answered=lines.c.answered + 1)
-            .returning(lines.c.answered)
-        ).scalar()
+        answered = self._run(_COUNT_ANSWER, {"of_task": task, "of_owner": owner}).scalar()
         if answered is None:
             raise _no_line(task, owner)
         return int(answered)

@@ -6,25 +6,34 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
-from fedbourse.market.task import State, Task
+from fedbourse.market.task import Mark, State, Task
 from fedbourse.storage.schema import events, tasks
 from fedbourse.storage.unit import Part, storable
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import TaskCard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Row
 
     from fedbourse.market.ports import Lock
 
+_MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
+    tasks.c.id.in_(bindparam("ids", expanding=True))
+)
 _FIXED = ("id", "buyer", "card", "created_ms")
+_TASK = select(tasks).where(tasks.c.id == bindparam("task"))
+_SAVE = (
+    update(tasks)
+    .where(tasks.c.id == bindparam("task"))
+    .values({each.name: bindparam(each.name) for each in tasks.c if each.name not in _FIXED})
+)
 
 
 class SqlTasks(Part):
@@ -37,7 +46,7 @@ class SqlTasks(Part):
 
     def task(self, task: str, *, lock: Lock = "none") -> Task:
         """Return a task."""
-        row = self._run(self._locked(select(tasks).where(tasks.c.id == task), lock)).first()
+        row = self._run(self._locked(_TASK, lock), {"task": task}).first()
         if row is None:
             raise _no_task(task)
         return _task(row)
@@ -45,7 +54,7 @@ class SqlTasks(Part):
     def save_task(self, task: Task) -> None:
         """Store a task as it now stands; its card, buyer and time of making never change."""
         values = {name: value for name, value in _row(task).items() if name not in _FIXED}
-        if not self._changed(update(tasks).where(tasks.c.id == task.id).values(**values)):
+        if not self._changed(_SAVE, values | {"task": task.id}):
             raise _no_task(task.id)
 
     def tasks(
@@ -70,6 +79,11 @@ class SqlTasks(Part):
         """Return the tasks that are open, announced, settled or in training."""
         query = select(tasks).where(tasks.c.state.in_([str(state) for state in ACTIVE]))
         return [_task(row) for row in self._run(query.order_by(tasks.c.id))]
+
+    def marks(self, tasks: Collection[str]) -> dict[str, Mark]:
+        """Return how far these tasks are; those that do not exist are left out."""
+        found = self._run(_MARKS, {"ids": list(tasks)})
+        return {row.id: Mark(State(row.state), row.last_sequence + 1, row.round) for row in found}
 
     def append_event(self, event: Event) -> None:
         """Add an event; a second one with its sequence number raises ``Conflict``."""

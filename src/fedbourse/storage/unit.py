@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import postgresql, sqlite
@@ -35,17 +36,17 @@ class Part:
         """Run a statement; what rows hold is known to the schema, not to the types."""
         return self._connection.execute(statement, values)
 
-    def _changed(self, statement: Executable) -> bool:
+    def _changed(self, statement: Executable, values: Any = None) -> bool:
         """Run a statement and say whether it changed a row."""
         counting = statement.execution_options(preserve_rowcount=True)
-        return bool(self._run(counting).rowcount > 0)
+        return bool(self._run(counting, values).rowcount > 0)
 
     def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
 
     def _add(self, table: Table, values: Mapping[str, Any]) -> bool:
         """Store a row, or say that one with its key is there already."""
-        return self._changed(self._insert(table).values(**values).on_conflict_do_nothing())
+        return bool(self._run(_adding(table, self._sqlite), dict(values)).rowcount > 0)
 
     def _put(self, table: Table, values: Mapping[str, Any]) -> None:
         """Store a row in place of one with its key."""
@@ -61,8 +62,20 @@ class Part:
         # On SQLite a transaction that writes is alone, and one that reads sees one moment anyway.
         if lock == "none" or self._sqlite or not self._writes:
             return statement
-        # "change" leaves those alone who only refer to the row.
-        return statement.with_for_update(read=lock == "share", key_share=lock == "change")
+        return _locking(statement, lock)
+
+
+# Making a statement costs more than running it, so that those of every request are made once.
+@lru_cache(maxsize=64)
+def _adding(table: Table, to_sqlite: bool) -> Executable:
+    insert = sqlite.insert(table) if to_sqlite else postgresql.insert(table)
+    return insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+
+
+@lru_cache(maxsize=64)
+def _locking(statement: Select[Any], lock: Lock) -> Select[Any]:
+    # "change" leaves those alone who only refer to the row.
+    return statement.with_for_update(read=lock == "share", key_share=lock == "change")
 
 
 def storable(name: str, number: float | None) -> float | None:

@@ -12,6 +12,7 @@ from fedbourse.web.account_routes import router as accounts
 from fedbourse.web.audit_routes import router as audit
 from fedbourse.web.device_routes import router as device
 from fedbourse.web.doors import Service
+from fedbourse.web.identity import ReadNonces
 from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders
 from fedbourse.web.openapi import describe
 from fedbourse.web.operator_routes import router as operator
@@ -20,6 +21,7 @@ from fedbourse.web.public_routes import router as public
 from fedbourse.web.settings import Settings
 from fedbourse.web.stream import Streams
 from fedbourse.web.task_routes import router as tasks
+from fedbourse.web.waiting import Waiting
 
 if TYPE_CHECKING:
     from fedbourse.market.ports import Payments, Store
@@ -52,6 +54,8 @@ def create_app(
         payments=payments,
         settings=settings,
         streams=Streams(store, settings),
+        waiting=Waiting(store, settings),
+        read_nonces=ReadNonces(),
         callers=Buckets(
             per_s=settings.caller_per_s, burst=settings.caller_burst, now_s=time.monotonic
         ),

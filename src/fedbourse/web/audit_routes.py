@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.market import views
+from fedbourse.market import drift, views
 from fedbourse.web.account_documents import BalancePage, EntryPage
 from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
-from fedbourse.web.openapi import TOKEN
-from fedbourse.web.owner_documents import AnswerList, OwnerPage
+from fedbourse.web.openapi import EITHER, TOKEN
+from fedbourse.web.owner_documents import AnswerList, DriftPage, OwnerPage
 from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
@@ -54,6 +54,22 @@ def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
 def list_answers(visit: Known, task: TaskId, number: RoundNumber) -> Response:
     """List who answered a round, and the hash of each answer, which the log vouches for."""
     return visit.read(lambda unit, caller: views.round_answers(unit, caller, task, round=number))
+
+
+@router.get(
+    "/tasks/{task}/drift",
+    operation_id="show_drift",
+    response_model=DriftPage,
+    openapi_extra=EITHER,
+)
+def show_drift(visit: Known, task: TaskId, after: AfterName = "", limit: Limit = 100) -> Response:
+    """Show what the answers of each device say of it over rounds; to an owner, its own.
+
+    It flags, and never withholds pay.
+    """
+    return visit.read(
+        lambda unit, caller: drift.of_task(unit, caller, task, after=after, limit=limit)
+    )
 
 
 @router.get(

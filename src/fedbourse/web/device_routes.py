@@ -6,9 +6,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
-from fedbourse.market import access, selling, training, views
+from fedbourse.errors import Conflict, InvalidInput
+from fedbourse.market import access, answers, selling, views
+from fedbourse.market.task import State
 from fedbourse.web.account_documents import Enrolled
 from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Decision,
@@ -18,23 +21,23 @@ from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     PlanBody,
 )
 from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
-from fedbourse.web.openapi import BYTES, DEVICE, EITHER, MODEL_ANSWER
+from fedbourse.web.openapi import BYTES, DEVICE, EITHER, QUERY_ANSWER
 from fedbourse.web.owner_documents import (
     Erased,
     InterestDocument,
     LineDocument,
     Mine,
-    OpenRound,
     PlanDocument,
     Proof,
     SignedReceipt,
 )
-from fedbourse.web.paths import RoundNumber, TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Mark, RefusedFor, Round
 
 router = APIRouter(route_class=StrictRoute, tags=["device"])
 
@@ -149,25 +152,40 @@ def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
 
 
 @router.get(
-    "/tasks/{task}/round", operation_id="show_round", response_model=OpenRound, openapi_extra=EITHER
-)
-def show_round(visit: Known, task: TaskId) -> Response:
-    """Show the open round to an owner who signed."""
-    return visit.read(lambda unit, caller: views.open_round(unit, caller, task))
-
-
-@router.get(
-    "/tasks/{task}/rounds/{number}/model",
-    operation_id="fetch_round_model",
+    "/tasks/{task}/query",
+    operation_id="fetch_query",
     response_class=Response,
-    responses=MODEL_ANSWER,
+    responses=QUERY_ANSWER,
     openapi_extra=EITHER,
 )
-def fetch_round_model(visit: Known, task: TaskId, number: RoundNumber) -> Response:
-    """Return the model that the open round asks about to an owner who signed."""
-    return visit.read_model(
-        lambda unit, caller: views.asked_model(unit, caller, task, round=number)
-    )
+async def fetch_query(
+    visit: Known, http: HttpRequest, task: TaskId, after: AfterRound = -1, wait: Wait = 0.0
+) -> Response:
+    """Return the model that the open round asks about to an owner who signed, once it is open."""
+
+    def newer(mark: Mark) -> bool:
+        return mark.round > after or mark.state is not State.TRAINING
+
+    return await visit.wait(
+        http,
+        task,
+        lambda unit, caller: _asked(views.query(unit, caller, task, after=after)),
+        news=newer,
+        wait_s=wait,
+    ) or Response(status_code=204)
+
+
+def _asked(round: Round | None) -> Response | None:
+    if round is None:
+        return None
+    headers = {
+        "Fedbourse-Round": str(round.number),
+        "Fedbourse-Model-Hash": round.model_hash,
+        "Fedbourse-Query": round.query,
+        "Fedbourse-Previous": round.previous,
+        "Fedbourse-Deadline": str(round.deadline_ms),
+    }
+    return Response(round.model, media_type="application/octet-stream", headers=headers)
 
 
 @router.put(
@@ -178,13 +196,32 @@ def fetch_round_model(visit: Known, task: TaskId, number: RoundNumber) -> Respon
     openapi_extra=DEVICE | {"requestBody": {"required": True, "content": BYTES}},
 )
 def put_answer(visit: Known, task: TaskId, number: RoundNumber) -> Response:
-    """Answer the open round with little-endian doubles; the receipt says what was earned."""
-    market, content = visit.service.market, visit.request.body
-    return visit.write(
-        lambda unit, caller: training.accept_answer(
-            market, unit, caller, task, round=number, body=content
+    """Answer the open round with little-endian doubles or floats; the receipt says the pay.
+
+    An answer that is late or bad is refused, and that is remembered.
+    """
+    market, request = visit.service.market, visit.request
+    reasons: list[RefusedFor] = []
+    try:
+        return visit.write(
+            lambda unit, caller: answers.accept_answer(
+                market,
+                unit,
+                caller,
+                task,
+                round=number,
+                body=request.body,
+                body_hash=request.body_hash,
+                refused=reasons.append,
+            )
         )
-    )
+    except (Conflict, InvalidInput):
+        if reasons:  # the transaction that refused it has left nothing
+            with visit.service.store.begin() as unit:
+                answers.remember_refused(
+                    market, unit, visit.caller, task, round=number, reason=reasons[-1]
+                )
+        raise
 
 
 @router.post(

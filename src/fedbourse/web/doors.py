@@ -7,9 +7,12 @@ with ``read`` or ``write``.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import anyio
+import anyio.to_thread
 from fastapi import Depends, Header
 from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
@@ -20,12 +23,16 @@ from fedbourse.web.identity import (
     check_authority,
     confirm,
     identify,
+    still_holds,
     use_nonce,
 )
+from fedbourse.web.limits import peer_of
 from fedbourse.web.writes import carry_out
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.keys import key_id
 from fedbourse.wire.signatures import Request, verify_request
+
+Answer = TypeVar("Answer")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +40,12 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Caller, Scope
     from fedbourse.market.ports import Payments, Store, Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Round
+    from fedbourse.market.task import Mark, Round
+    from fedbourse.web.identity import ReadNonces
     from fedbourse.web.limits import Buckets
     from fedbourse.web.settings import Settings
     from fedbourse.web.stream import Streams
+    from fedbourse.web.waiting import Waiting
 
     Reveal = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -50,6 +59,8 @@ class Service:
     payments: Payments
     settings: Settings
     streams: Streams
+    waiting: Waiting
+    read_nonces: ReadNonces
     callers: Buckets
     """How fast each caller may ask."""
 
@@ -72,6 +83,44 @@ class Visit:
         with self.service.store.read() as unit:
             document = question(unit, self.caller)
         return Response(canonical(document), media_type="application/json")
+
+    async def look(self, question: Callable[[Unit, Any], Answer], *, again: bool = True) -> Answer:
+        """Ask a question in a thread; where time has passed, the proof must hold ``again``."""
+        return await anyio.to_thread.run_sync(self._look, question, again)
+
+    async def wait(
+        self,
+        http: HttpRequest,
+        task: str,
+        question: Callable[[Unit, Any], Response | None],
+        *,
+        news: Callable[[Mark], bool],
+        wait_s: float,
+    ) -> Response | None:
+        """Return the answer to a question, once there is one; None where there is none in time.
+
+        Between two looks nothing is held but the connection.
+        """
+        waiting, again = self.service.waiting, False
+        until = time.monotonic() + min(wait_s, self.service.settings.wait_max_s)
+        while True:
+            seen = waiting.changes
+            found = await self.look(question, again=again)
+            again = True
+            left = until - time.monotonic()
+            if found is not None or left <= 0 or waiting.over():
+                return found
+            there = await waiting.wait(
+                http, task, news=news, wait_s=left, seen=seen, peer=peer_of(http.scope)
+            )
+            if not there:
+                return Response(status_code=204)  # nobody reads it
+
+    def _look(self, question: Callable[[Unit, Any], Answer], again: bool) -> Answer:
+        with self.service.store.read() as unit:
+            if again and self.identity is not None:
+                still_holds(self.identity, unit, now_ms=self.service.market.now_ms())
+            return question(unit, self.caller)
 
 
 @dataclass(frozen=True)
@@ -177,8 +226,11 @@ def _written(
     )
 
 
-def service_of(http: HttpRequest) -> Service:
-    """Return the service behind a request."""
+async def service_of(http: HttpRequest) -> Service:
+    """Return the service behind a request.
+
+    Like others that never wait it is no plain function: those are each handed to a thread.
+    """
     service = http.app.state.service
     assert isinstance(service, Service)
     return service
@@ -215,19 +267,18 @@ def visit(
             raise TooManyRequests(f"{identity.caller.party} asks too often; wait a second")
         if identity.signature is not None and not request.writes:
             # A write uses its nonce up in its own transaction.
-            with service.store.begin() as unit:
-                confirm(identity, unit, now_ms=now_ms)
+            service.read_nonces.use(identity.signature, now_ms=now_ms)
     return Visit(service, request, identity)
 
 
-def known_visit(anybody: Annotated[Visit, Depends(visit)]) -> KnownVisit:
+async def known_visit(anybody: Annotated[Visit, Depends(visit)]) -> KnownVisit:
     """Return a visit by somebody known."""
     if anybody.identity is None:
         raise NotSignedIn("this needs a token (Authorization: Bearer) or a device's signature")
     return KnownVisit(anybody.service, anybody.request, anybody.identity)
 
 
-def _documented_key(
+async def _documented_key(
     idempotency_key: Annotated[
         str | None,
         Header(

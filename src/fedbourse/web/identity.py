@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import re
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import InvalidInput, NotSignedIn
+from fedbourse.errors import InvalidInput, NotSignedIn, TooManyRequests
 from fedbourse.market.access import hash_of
 from fedbourse.market.parties import Caller
 from fedbourse.wire.signatures import is_signed, verify_request
@@ -54,18 +55,57 @@ def identify(
 
 def confirm(identity: Identity, unit: Unit, *, now_ms: int) -> None:
     """Check in the transaction that counts that the proof still holds, and use its nonce up."""
+    still_holds(identity, unit, now_ms=now_ms)
+    if identity.signature is not None:
+        use_nonce(identity.signature, unit)
+
+
+def still_holds(identity: Identity, unit: Unit, *, now_ms: int) -> None:
+    """Refuse a token that has ended meanwhile, and a device that was retired."""
     if identity.token_hash is not None:
         _by_token(identity.token_hash, unit, now_ms)
-    if identity.signature is not None:
-        if _device(unit, identity.signature.device) is None:
-            raise NotSignedIn(_RETIRED)
-        use_nonce(identity.signature, unit)
+    if identity.signature is not None and _device(unit, identity.signature.device) is None:
+        raise NotSignedIn(_RETIRED)
 
 
 def use_nonce(signature: Signature, unit: Unit) -> None:
     """Refuse a signature that was used before."""
     if not unit.remember_nonce(signature.device, signature.nonce, expires_ms=signature.expires_ms):
-        raise NotSignedIn("this signature was used before; sign each request afresh")
+        raise NotSignedIn(USED_BEFORE)
+
+
+class ReadNonces:
+    """The nonces of signed reads that this process has answered.
+
+    The nonce of a write is kept in the database, in the transaction of the write. A read changes
+    nothing, and a device that waits for rounds reads all the time, so that its nonces are kept in
+    memory. What that gives up: whoever has a device's signed read in hand (which takes TLS broken,
+    or the market's own machine) can have it answered again within two minutes by another worker,
+    or after a restart. It learns what the same read says now, of that device's own records.
+    """
+
+    def __init__(self, most: int = 200_000) -> None:
+        """Start with none; beyond ``most`` that have not expired, reads have to wait."""
+        self._most = most
+        self._expires: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._expires)
+
+    def use(self, signature: Signature, *, now_ms: int) -> None:
+        """Remember a signature, and refuse one that was used before."""
+        key = signature.device, signature.nonce
+        with self._lock:
+            if key in self._expires:
+                raise NotSignedIn(USED_BEFORE)
+            if len(self._expires) >= self._most:
+                kept = {each: end for each, end in self._expires.items() if end >= now_ms}
+                self._expires = kept
+            if len(self._expires) >= self._most:
+                raise TooManyRequests("too many signed reads in two minutes; ask again later")
+            self._expires[key] = signature.expires_ms
 
 
 def check_authority(request: Request, authorities: tuple[str, ...]) -> None:
@@ -77,6 +117,7 @@ def check_authority(request: Request, authorities: tuple[str, ...]) -> None:
         )
 
 
+USED_BEFORE = "this signature was used before; sign each request afresh"
 _RETIRED = "the device is not enrolled, or another one of its owner has taken its place"
 
 

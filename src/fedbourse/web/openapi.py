@@ -75,6 +75,22 @@ MODEL_ANSWER: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+_HASH: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_WHOLE: dict[str, Any] = {"type": "string", "pattern": "^[0-9]{1,16}$"}
+QUERY_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The parameters of the open round's model, as little-endian doubles.",
+        "content": BYTES,
+        "headers": {
+            "Fedbourse-Round": {"description": "The open round.", "schema": _WHOLE},
+            "Fedbourse-Model-Hash": {"description": "SHA-256 of the body.", "schema": _HASH},
+            "Fedbourse-Query": {"description": "The query message's hash.", "schema": _HASH},
+            "Fedbourse-Previous": {"description": "The message before it.", "schema": _HASH},
+            "Fedbourse-Deadline": {"description": "When it ends, in ms.", "schema": _WHOLE},
+        },
+    },
+    204: {"description": "No newer round was opened in that time."},
+}
 _KEY: dict[str, Any] = {
     "type": "string",
     "minLength": 8,

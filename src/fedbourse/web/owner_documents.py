@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from fedbourse.market import drift
 from fedbourse.market.task import LineState  # noqa: TC001 - pydantic reads them
 from fedbourse.web.bodies import HASH, MS, SIGNATURE, TASK, Body, example
 
@@ -64,6 +65,17 @@ _RECEIPT: dict[str, Any] = {
         "previous": HASH,
     },
     "market_signature": SIGNATURE,
+}
+_DRIFT: dict[str, Any] = {
+    "owner": "owner:ann",
+    "answers": 100,
+    "squares": 11640.5,
+    "squares_low": 10894.2,
+    "squares_high": 16120.9,
+    "agreement": 1.25,
+    "repeats": 0,
+    "refused": {"late": 1},
+    "flags": [],
 }
 
 
@@ -233,26 +245,38 @@ class AnswerList(Body):
     answers: list[AnswerEntry]
 
 
-class OpenRound(Body):
-    """The round that is open, but its model."""
+class DeviceDrift(Body):
+    """What an owner's answers say of its device, over the rounds that are closed."""
 
-    model_config = example(
-        task=TASK,
-        round=0,
-        model_hash=HASH,
-        query=HASH,
-        opened_ms=MS,
-        deadline_ms=MS + 300_000,
-        answered=False,
-    )
+    model_config = example(**_DRIFT)
+    owner: str
+    answers: int
+    squares: float
+    """The sum of squared norms, in units of the noise's variance."""
+    squares_low: float | None
+    """Below this, answers are smaller than their noise; null once the budget was erased."""
+    squares_high: float | None
+    """Above this, they are larger than clip and noise allow."""
+    agreement: float | None
+    """How far they point where the others' do; below -4.75, they pull against them."""
+    repeats: int
+    """Answers with the same numbers as the one before."""
+    refused: dict[str, int]
+    """Rounds whose answer was refused, by reason; of several to a round the last."""
+    flags: list[str]
+    """What stands out, in words."""
+
+
+class DriftPage(Body):
+    """Devices by their owners' names."""
+
+    model_config = example(task=TASK, devices=[_DRIFT], note=drift.NOTE, next=None)
     task: str
-    round: int
-    model_hash: str
-    query: str
-    opened_ms: int
-    deadline_ms: int
-    answered: bool
-    """Whether the caller has answered it."""
+    devices: list[DeviceDrift]
+    note: str
+    """What these numbers cannot tell."""
+    next: str | None
+    """``after`` of the next page."""
 
 
 class Erased(Body):

@@ -32,6 +32,15 @@ TokenId = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Before = Annotated[str | None, Query(pattern=TASK, description="Only tasks older than this one.")]
+Wait = Annotated[
+    float, Query(ge=0, le=30, description="How many seconds to wait for something new at most.")
+]
+SeenEvents = Annotated[
+    int, Query(ge=0, le=2**53 - 1, description="How many of the task's events were seen.")
+]
+AfterRound = Annotated[
+    int, Query(ge=-1, le=1_000_000, description="Only a round after this one; -1 takes any.")
+]
 AfterEvent = Annotated[
     int, Query(ge=-1, le=2**53 - 1, description="Only events after this sequence number.")
 ]

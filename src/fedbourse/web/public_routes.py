@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Header
 from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
 from fedbourse.market import views
+from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import show
-from fedbourse.market.task import State  # noqa: TC001 - FastAPI reads it
+from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
 from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
 from fedbourse.web.market_documents import Health, Limits, MarketFacts, Me
 from fedbourse.web.openapi import ANYBODY, EITHER
-from fedbourse.web.paths import AfterEvent, Before, Limit, TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import (  # noqa: TC001 - as above
+    AfterEvent,
+    Before,
+    Limit,
+    SeenEvents,
+    TaskId,
+    Wait,
+)
 from fedbourse.web.stream import last_event
 from fedbourse.web.strict_route import StrictRoute
 from fedbourse.web.task_documents import EventPage, PublishedCard, TaskDocument, TaskPage
+from fedbourse.wire.canonical import canonical
+
+if TYPE_CHECKING:
+    from fedbourse.market.task import Mark
 
 router = APIRouter(route_class=StrictRoute)
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -99,9 +111,27 @@ def list_tasks(
     response_model=TaskDocument,
     openapi_extra=ANYBODY,
 )
-def show_task(visit: Visitor, task: TaskId) -> Response:
-    """Show a task as it stands."""
-    return visit.read(lambda unit, caller: views.one_task(unit, caller, task))
+async def show_task(
+    visit: Visitor, http: HttpRequest, task: TaskId, seen: SeenEvents = 0, wait: Wait = 0.0
+) -> Response:
+    """Show a task as it stands, once it has more events than were seen, or has ended."""
+
+    def newer(mark: Mark) -> bool:
+        return mark.events > seen or mark.state in ENDED
+
+    def shown(unit: Any, caller: Any) -> Response:
+        document = views.one_task(unit, caller, task)
+        return Response(canonical(document), media_type="application/json")
+
+    def news(unit: Any, caller: Any) -> Response | None:
+        now = show(unit.task(task), caller)
+        return shown(unit, caller) if newer(mark_of(now)) else None
+
+    if wait:
+        answer = await visit.wait(http, task, news, news=newer, wait_s=wait)
+        if answer is not None:
+            return answer
+    return await visit.look(shown)
 
 
 @router.get(

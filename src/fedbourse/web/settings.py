@@ -27,6 +27,13 @@ class Settings:
     caller_per_s: float = 50.0
     caller_burst: int = 200
     """Requests of one party, once it has proved who it is."""
+    wait_max_s: float = 30.0
+    """A request that asks to wait for longer is answered after so long."""
+    waiting_max: int = 900
+    waiting_per_peer: int = 190
+    """Requests that wait for news; fewer than connections, so that others are still answered."""
+    waiting_poll_s: float = 0.1
+    """How soon those who wait hear of what another process changed."""
     streams_max: int = 300
     streams_per_peer: int = 30
     stream_poll_s: float = 1.0

@@ -145,10 +145,13 @@ class TaskReport(TaskDocument):
             "earned": 95_000,
             "escrow": 9_405_000,
         },
+        refused_answers={"late": 1},
         rounds_closed=[],
     )
     card_document: cards.CardDocument
     participants: Participants
     money_micro: Money
+    refused_answers: dict[str, int]
+    """How many answers earned nothing, by reason."""
     rounds_closed: list[dict[str, Any]]
     """The bodies of the log's events of rounds."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,8 +71,8 @@ def carry_out(
 
 def fingerprint_of(request: Request, scopes: Iterable[str] = ()) -> str:
     """Return the hash of what a request asks for, and as whom, however it is signed."""
-    content = hashlib.sha256(request.body).hexdigest()
-    return digest([request.method, request.path, request.query, content, sorted(scopes)])
+    asked = [request.method, request.path, request.query, request.body_hash, sorted(scopes)]
+    return digest(asked)
 
 
 def _repeated(kept: Response, fingerprint: str, key: str) -> Outcome:

@@ -13,6 +13,7 @@ from fedbourse.learning.query import query_named
 from fedbourse.learning.rounds import WEIGHTS, Weights
 from fedbourse.units import number, whole_number
 from fedbourse.wire.canonical import digest
+from fedbourse.wire.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,13 +123,19 @@ class TaskCard:
     deadlines: Deadlines = Deadlines()
     validation: str = ""
     """Which records of its own the buyer will judge the model by."""
+    layout: Layout | None = None
+    """How an owner's table becomes records; None where devices hold records that are ready."""
     version: int = CARD_VERSION
 
     def __post_init__(self) -> None:
         """Check every item once."""
         for name in ("goal", "data", "scaling", "loss", "query", "model"):
             _said(name, getattr(self, name))
-        for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions | None)):
+        for name, kind in (
+            ("deadlines", Deadlines),
+            ("assumptions", Assumptions | None),
+            ("layout", Layout | None),
+        ):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidInput(
                     f"a card's {name} must be an object; found {getattr(self, name)!r:.60}"
@@ -152,6 +159,7 @@ class TaskCard:
             whole_number(name, getattr(self, name), at_least=1)
         whole_number("classes", self.classes, at_least=0)
         self._check_model()
+        self._check_layout()
         whole_number("min_participants", self.min_participants, at_least=2)
         whole_number("start_seed", self.start_seed, at_least=0)
         number("step_size", self.step_size, above=0)
@@ -181,6 +189,19 @@ class TaskCard:
                 f"dimension {has}; the card says {self.dimension}"
             )
 
+    def _check_layout(self) -> None:
+        if self.layout is None:
+            return
+        if len(self.layout.columns) + 1 != self.features:
+            raise InvalidInput(
+                f"a layout of {len(self.layout.columns)} columns and the constant 1 makes "
+                f"{len(self.layout.columns) + 1} features; the card says {self.features}"
+            )
+        if self.layout.classes and len(self.layout.classes) != self.classes:
+            raise InvalidInput(
+                f"the layout names {len(self.layout.classes)} classes; the card has {self.classes}"
+            )
+
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> TaskCard:
         """Read a card from its document; unknown and missing items are named."""
@@ -190,6 +211,8 @@ class TaskCard:
         if isinstance(parts.get("assumptions"), dict):
             said = _known(Assumptions, parts["assumptions"], "assumptions")
             parts["assumptions"] = Assumptions(**said)
+        if parts.get("layout") is not None:
+            parts["layout"] = Layout.of(parts["layout"])
         return cls(**parts)
 
     @property
@@ -202,7 +225,7 @@ class TaskCard:
     @property
     def document(self) -> dict[str, Any]:
         """Return the card as a plain document."""
-        return asdict(self)
+        return asdict(self) | {"layout": self.layout.document if self.layout else None}
 
     @property
     def digest(self) -> str:

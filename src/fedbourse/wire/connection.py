@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import secrets
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import urlsplit
 
@@ -44,6 +45,16 @@ _ERRORS = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, FedbourseError)
 }
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a request was answered with."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Their names in lower case."""
+    content: bytes
 
 
 def loopback(host: str) -> bool:
@@ -92,7 +103,7 @@ class Connection:
         secure = self.server_url.startswith("https:")
         self._client = httpx2.Client(
             base_url=self.server_url,
-            verify=_trust(ca_file) if secure else True,
+            verify=_trust(ca_file) if secure else False,  # http:// needs no certificates at all
             # A proxy named by the environment would be shown what plain HTTP to this machine says.
             trust_env=secure,
             timeout=timeout_s,
@@ -113,9 +124,22 @@ class Connection:
         """Close the sockets."""
         self._client.close()
 
-    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
-        """Return a document."""
-        return self._json(self._ask("GET", path, params=params))
+    def get(
+        self, path: str, params: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
+    ) -> Any:
+        """Return a document; ``wait_s`` is how long the market was asked to wait with it."""
+        return self._json(self._ask("GET", path, params=params, wait_s=wait_s).content)
+
+    def fetch(
+        self,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        at_most: int = _BYTES_MAX,
+        wait_s: float = 0.0,
+    ) -> Fetched:
+        """Return a body that is no document, such as a model, with what its headers say of it."""
+        return self._ask("GET", path, params=params, at_most=at_most, wait_s=wait_s)
 
     def post(self, path: str, document: object = None, *, idempotency_key: str = "") -> Any:
         """Send a document, and return the one that answers it."""
@@ -131,12 +155,12 @@ class Connection:
 
     def get_bytes(self, path: str, *, at_most: int = _BYTES_MAX) -> bytes:
         """Return a body that is no document, such as a model."""
-        return self._ask("GET", path, at_most=at_most)
+        return self._ask("GET", path, at_most=at_most).content
 
     def put_bytes(self, path: str, content: bytes, *, idempotency_key: str = "") -> Any:
         """Send a body that is no document, such as an answer, and return what answers it."""
         headers = _write_headers("application/octet-stream", idempotency_key)
-        return self._json(self._ask("PUT", path, content=content, headers=headers))
+        return self._json(self._ask("PUT", path, content=content, headers=headers).content)
 
     def check_market(self) -> Any:
         """Return what the market says of itself; refuse one with another key than the pinned."""
@@ -208,7 +232,7 @@ class Connection:
     def _write(self, method: str, path: str, document: object, idempotency_key: str) -> bytes:
         content = b"" if document is None else canonical(document)
         headers = _write_headers("application/json", idempotency_key)
-        return self._ask(method, path, content=content, headers=headers)
+        return self._ask(method, path, content=content, headers=headers).content
 
     def _ask(
         self,
@@ -219,21 +243,26 @@ class Connection:
         content: bytes = b"",
         headers: Mapping[str, str] | None = None,
         at_most: int = _JSON_MAX,
-    ) -> bytes:
-        """Send a request until it is answered, and return the body of the answer."""
+        wait_s: float = 0.0,
+    ) -> Fetched:
+        """Send a request until it is answered, and return the answer."""
         import httpx2
 
         for attempt in range(1, ATTEMPTS + 1):
             # Signed afresh each time: the market accepts a nonce once, also where the answer to it
             # was lost.
             request = self._request(method, path, params=params, content=content, headers=headers)
+            if wait_s > 0:
+                patience = httpx2.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
+                request.extensions["timeout"] = patience.as_dict()
             try:
                 response = self._client.send(request, stream=True)
                 try:
                     if response.status_code not in _NO_ANSWER or attempt == ATTEMPTS:
                         if not response.is_success:
                             self._refuse(response)
-                        return self._body(response, at_most)
+                        said = {name.lower(): value for name, value in response.headers.items()}
+                        return Fetched(response.status_code, said, self._body(response, at_most))
                 finally:
                     response.close()
             except httpx2.TransportError as error:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedbourse.errors import InvalidInput
 from fedbourse.privacy.terms import Terms
+from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
     from fedbourse.wire.card import TaskCard
@@ -141,3 +143,16 @@ def receipt_message(
         "earned_micro": earned_micro,
         "previous": answer,
     }
+
+
+def earned(payment: int, *, answered: int, rounds: int) -> MicroCredits:
+    """Return what an owner has earned after some answered rounds: floor(p k / T).
+
+    Since zCDP adds, pay and privacy loss keep the agreed ratio all along.
+
+    >>> earned(100, answered=1, rounds=3)
+    33
+    """
+    if not 0 <= answered <= rounds:
+        raise InvalidInput(f"answered must lie between 0 and {rounds} rounds; found {answered}")
+    return MicroCredits(int(payment) * int(answered) // int(rounds))

@@ -7,8 +7,10 @@ idempotency key. The caller must remember the nonce: this module holds no state.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import FedbourseError, InvalidInput, NotSignedIn
@@ -48,6 +50,11 @@ class Request:
         if len(found) > 1:
             raise InvalidInput(f"the header {name} may be sent once; found it {len(found)} times")
         return found[0].strip(" \t") if found else None
+
+    @cached_property
+    def body_hash(self) -> str:
+        """SHA-256 of the body, which may be large and is asked for more than once."""
+        return hashlib.sha256(self.body).hexdigest()
 
     @property
     def writes(self) -> bool:

@@ -19,6 +19,8 @@ from fedbourse.errors import InvalidData, InvalidFile, MissingExtra
 from fedbourse.learning.sources import Source, from_table, split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from fedbourse.game.columns import FloatArray
@@ -28,7 +30,9 @@ CLASSES_MAX = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class Table:
+    """Columns of numbers and a column of labels, as a file holds them."""
+
     columns: tuple[str, ...]
     raw: FloatArray
     label: str
@@ -45,15 +49,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) -> Source:
     """Return the records of a file, scaled by the buyer's own rows."""
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a name with a null character
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidFile(f"{path} cannot be read: {reason}") from None
-    if not data.strip():
-        raise InvalidFile(f"{path} is empty; it must hold records")
-    kind = Path(path).suffix.lower()
-    table = _npz(path, data, label) if kind == ".npz" else _columns(path, kind, data, label)
+    table = read_table(path, label)
     labels, names = _classes(path, table)
     rows = len(table.raw)
     if rows < 3:
@@ -75,7 +71,25 @@ def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) 
     )
 
 
-def _classes(path: str, table: _Table) -> tuple[FloatArray, tuple[str, ...]]:
+def read_table(path: str, label: str | None, *, only: Sequence[str] | None = None) -> Table:
+    """Return the columns of a file and its labels; ``only`` these columns, where they have names.
+
+    Then other columns may hold whatever they like.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidFile(f"{path} cannot be read: {reason}") from None
+    if not data.strip():
+        raise InvalidFile(f"{path} is empty; it must hold records")
+    kind = Path(path).suffix.lower()
+    if kind == ".npz":
+        return _npz(path, data, label)
+    return _columns(path, kind, data, label, only)
+
+
+def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
     """Return the labels as numbers, and the classes' names; none where labels are numbers."""
     labels = table.labels
     if labels.dtype.kind == "f":
@@ -103,7 +117,7 @@ def _classes(path: str, table: _Table) -> tuple[FloatArray, tuple[str, ...]]:
     return numbers.astype(np.float64), shown
 
 
-def _npz(path: str, data: bytes, label: str | None) -> _Table:
+def _npz(path: str, data: bytes, label: str | None) -> Table:
     if label is not None:
         raise InvalidFile(f"{path} has no named columns, so :{label} must go")
     try:
@@ -137,7 +151,9 @@ def _npz(path: str, data: bytes, label: str | None) -> _Table:
     )
 
 
-def _columns(path: str, kind: str, data: bytes, label: str | None) -> _Table:
+def _columns(
+    path: str, kind: str, data: bytes, label: str | None, only: Sequence[str] | None
+) -> Table:
     try:
         import pyarrow as pa
     except ImportError:
@@ -157,7 +173,10 @@ def _columns(path: str, kind: str, data: bytes, label: str | None) -> _Table:
             f"{path} must have one label column {label!r:.60}; it has {_listed(names)}; "
             "name another one as FILE:COLUMN"
         )
-    features = [name for name in names if name != label]
+    features = [name for name in names if name != label] if only is None else list(only)
+    missing = [name for name in features if name not in names]
+    if missing:
+        raise InvalidFile(f"{path} has no column {missing[0]!r:.60}; it has {_listed(names)}")
     if len(set(features)) != len(features):
         raise InvalidFile(f"{path} must have columns of different names; it has {_listed(names)}")
     if not table.num_rows:
@@ -224,14 +243,14 @@ def _checked(
     raw: FloatArray,
     label: str,
     labels: npt.NDArray[Any],
-) -> _Table:
+) -> Table:
     if not raw.size:
         raise InvalidData(f"{path} must hold records with at least one feature; found {raw.shape}")
     finite = np.isfinite(raw)
     if not finite.all():
         row, i = np.unravel_index(int(np.argmin(finite)), raw.shape)
         raise InvalidData(f"{path}, column {columns[i]}, row {row}: found {raw[row, i]}")
-    return _Table(columns, raw, label, labels)
+    return Table(columns, raw, label, labels)
 
 
 def _is_number(cell: object) -> bool:

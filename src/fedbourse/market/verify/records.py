@@ -9,9 +9,8 @@ from typing import Any
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
-from fedbourse.market.settlement import earned
 from fedbourse.wire.card import TaskCard
-from fedbourse.wire.messages import line_document
+from fedbourse.wire.messages import earned, line_document
 
 Document = Mapping[str, Any]
 

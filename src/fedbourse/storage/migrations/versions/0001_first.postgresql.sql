@@ -115,6 +115,21 @@ CREATE INDEX ix_transfers_source_sequence ON transfers (source, sequence)
 
 CREATE INDEX ix_transfers_target_sequence ON transfers (target, sequence)
 
+CREATE TABLE drifts (
+  task TEXT COLLATE "C" NOT NULL,
+  owner TEXT COLLATE "C" NOT NULL,
+  answers BIGINT NOT NULL,
+  squares DOUBLE PRECISION NOT NULL,
+  compared BIGINT NOT NULL,
+  agreement DOUBLE PRECISION NOT NULL,
+  repeats BIGINT NOT NULL,
+  last_vector TEXT NOT NULL,
+  CONSTRAINT pk_drifts PRIMARY KEY (task, owner),
+  CONSTRAINT ck_drifts_answers CHECK (answers >= 0),
+  CONSTRAINT ck_drifts_squares CHECK (squares >= 0),
+  CONSTRAINT fk_drifts_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
 CREATE TABLE events (
   task TEXT COLLATE "C" NOT NULL,
   sequence BIGINT NOT NULL,
@@ -179,6 +194,7 @@ CREATE TABLE rounds (
   model BYTEA NOT NULL,
   model_hash TEXT NOT NULL,
   query TEXT NOT NULL,
+  previous TEXT NOT NULL,
   opened_ms BIGINT NOT NULL,
   deadline_ms BIGINT NOT NULL,
   closed_ms BIGINT,
@@ -201,6 +217,18 @@ CREATE TABLE answers (
 )
 
 CREATE INDEX ix_answers_task_owner_round ON answers (task, owner, round)
+
+CREATE TABLE refusals (
+  task TEXT COLLATE "C" NOT NULL,
+  round BIGINT NOT NULL,
+  owner TEXT COLLATE "C" NOT NULL,
+  reason TEXT COLLATE "C" NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_refusals PRIMARY KEY (task, round, owner),
+  CONSTRAINT fk_refusals_task FOREIGN KEY(task, round) REFERENCES rounds (task, number)
+)
+
+CREATE INDEX ix_refusals_task_owner ON refusals (task, owner)
 
 CREATE FUNCTION transfers_move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

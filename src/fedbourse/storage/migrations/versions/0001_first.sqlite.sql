@@ -118,6 +118,22 @@ CREATE INDEX ix_transfers_source_sequence ON transfers (source, sequence)
 
 CREATE INDEX ix_transfers_target_sequence ON transfers (target, sequence)
 
+CREATE TABLE drifts (
+  task TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  answers BIGINT NOT NULL,
+  squares DOUBLE NOT NULL,
+  compared BIGINT NOT NULL,
+  agreement DOUBLE NOT NULL,
+  repeats BIGINT NOT NULL,
+  last_vector TEXT NOT NULL,
+  CONSTRAINT pk_drifts PRIMARY KEY (task, owner),
+  CONSTRAINT ck_drifts_answers CHECK (answers >= 0),
+  CONSTRAINT ck_drifts_squares CHECK (squares >= 0),
+  CONSTRAINT fk_drifts_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
 CREATE TABLE events (
   task TEXT NOT NULL,
   sequence BIGINT NOT NULL,
@@ -185,6 +201,7 @@ CREATE TABLE rounds (
   model BLOB NOT NULL,
   model_hash TEXT NOT NULL,
   "query" TEXT NOT NULL,
+  previous TEXT NOT NULL,
   opened_ms BIGINT NOT NULL,
   deadline_ms BIGINT NOT NULL,
   closed_ms BIGINT,
@@ -207,6 +224,19 @@ CREATE TABLE answers (
 )
 
 CREATE INDEX ix_answers_task_owner_round ON answers (task, owner, round)
+
+CREATE TABLE refusals (
+  task TEXT NOT NULL,
+  round BIGINT NOT NULL,
+  owner TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_refusals PRIMARY KEY (task, round, owner),
+  CONSTRAINT fk_refusals_task FOREIGN KEY(task, round) REFERENCES rounds (task, number)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_refusals_task_owner ON refusals (task, owner)
 
 CREATE TRIGGER transfers_move
 AFTER INSERT ON transfers

@@ -1,0 +1,388 @@
+"""The agent: one object that guards an owner's privacy and sells it for as much as it is worth.
+
+The command line and applications use the same one.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
+
+from fedbourse.agent.advice import Advice, advise
+from fedbourse.agent.data import FileData, records_for
+from fedbourse.agent.deals import Deal, Deals, Entry, Market, Refusal
+from fedbourse.agent.folder import DeviceFolder, DeviceSettings
+from fedbourse.agent.following import Following, Owner
+from fedbourse.agent.market_client import MarketClient, enrolment
+from fedbourse.agent.spend_store import SpendStore
+from fedbourse.agent.verifying import Check, verify_deal
+from fedbourse.agent.wish import Wish
+from fedbourse.errors import (
+    Conflict,
+    FedbourseError,
+    InvalidInput,
+    NotFound,
+    Refused,
+    TooManyRequests,
+    Unreachable,
+)
+from fedbourse.privacy.fast_noise import FastNoise
+from fedbourse.privacy.filter import Filter, left_of
+from fedbourse.privacy.noise import ExactNoise
+from fedbourse.wire.canonical import digest
+from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import key_id
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from fedbourse.agent.data import DataSource
+    from fedbourse.agent.following import Event, Until
+    from fedbourse.agent.policy import Policy
+    from fedbourse.learning.records import Records
+    from fedbourse.privacy.noise import Noise
+    from fedbourse.privacy.terms import Terms
+
+_LOOK_S = 5.0
+"""How often an agent that joins by itself looks for new tasks."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What was spent, for whom, and what was earned."""
+
+    lifetime_cap: float
+    entries: tuple[Entry, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def spent(self) -> Fraction:
+        """Return the rho that is gone, over all tasks and markets."""
+        return sum((entry.spent for entry in self.entries), Fraction(0))
+
+    @property
+    def reserved(self) -> Fraction:
+        """Return the rho that is promised and not spent."""
+        return sum((entry.reserved for entry in self.entries), Fraction(0))
+
+    @property
+    def earned_micro(self) -> int:
+        """Return what all receipts together say was earned."""
+        return sum(entry.earned_micro for entry in self.entries)
+
+
+class _Thread(threading.Thread):
+    """Follows one deal beside others, and comes back to a market that was away."""
+
+    def __init__(self, agent: Agent, deal: Deal, until: Until) -> None:
+        super().__init__(daemon=True)
+        self._agent, self._deal, self._until = agent, deal, until
+        self._following: Following | None = None
+        self.failed: Exception | None = None
+        self.start()
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is done but wait for the market."""
+        return self._following is None or self._following.waits
+
+    def run(self) -> None:
+        """Follow the deal."""
+        agent, failures = self._agent, 0
+        while not agent.stop.is_set():
+            try:
+                agent.follow(self._deal, self._until, on_start=self._take)
+                return
+            except Unreachable as error:
+                failures += 1
+                self._tell("unreachable", error)
+                agent.stop.wait(min(30.0, 0.25 * 2**failures))
+            except Exception as error:  # also what an application's own data source raises
+                self._tell("failed", error)
+                self.failed = error
+                return
+
+    def _take(self, following: Following) -> None:
+        self._following = following
+        self._agent.tell({"event": "following", "task": self._deal.task})
+
+    def _tell(self, kind: str, error: Exception) -> None:
+        self._agent.tell({"event": kind, "task": self._deal.task, "sentence": str(error)})
+
+
+class Agent:
+    """One owner's device.
+
+    One process at a time may sell from a folder; ``read_only`` agents may look on meanwhile.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        data: DataSource | None = None,
+        policy: Policy | None = None,
+        noise: Callable[[Sequence[Terms]], Noise] | None = None,
+        on_event: Callable[[Event], None] = lambda event: None,
+        read_only: bool = False,
+    ) -> None:
+        """Open a device's folder.
+
+        ``data`` and ``policy`` take the place of those in the folder's settings. ``noise`` is for
+        tests and studies: a device draws its own, from the system's randomness.
+        """
+        self.folder = DeviceFolder(folder)
+        settings = self.folder.settings
+        if data is None and settings.data is not None:
+            data = FileData(settings.data)
+        self._data = data
+        self.tell = on_event
+        self._store = SpendStore(self.folder.spend_file, read_only=read_only)
+        self.guard = Filter(self._store, lifetime_cap=settings.lifetime_cap)
+        self.deals = Deals(self._store)
+        self._unwanted: set[str] = set()
+        self.stop = threading.Event()
+        """Set it, and whatever follows a deal returns soon; nothing is lost."""
+        self._owner = Owner(
+            settings=settings,
+            policy=policy or settings.limits,
+            deals=self.deals,
+            guard=self.guard,
+            records=self._records,
+            noise=noise or (ExactNoise if settings.noise == "exact" else FastNoise),
+            tell=self.tell,
+            stop=self.stop,
+        )
+
+    @classmethod
+    def create(
+        cls, folder: str | os.PathLike[str], settings: DeviceSettings, **options: Any
+    ) -> Agent:
+        """Make a device's folder, readable by its owner alone, and open it."""
+        DeviceFolder.create(folder, settings)
+        return cls(folder, **options)
+
+    def __enter__(self) -> Self:
+        """Return the agent."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the folder go."""
+        self.close()
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self._store.close()
+
+    @property
+    def settings(self) -> DeviceSettings:
+        """What the owner told its device."""
+        return self.folder.settings
+
+    def enrol(self, server: str, token: str, *, ca_file: str | None = None) -> Market:
+        """Enrol in a market with a one-time token, and pin its key."""
+        key = self.folder.key
+        with Connection(server, key=key, ca_file=ca_file) as line:
+            body = {"token": token.strip(), "public_key": key.public}
+            # The same key each time: a device that ended before it knew can enrol once more.
+            taken_in = line.post("/v1/enrolments", body, idempotency_key=digest(body)[:32])
+        said = enrolment(taken_in)
+        with Connection(server, market_key=said["market_public_key"], ca_file=ca_file) as line:
+            line.check_market()
+        market = Market(
+            key=said["market_public_key"],
+            server=server,
+            device=said["device"],
+            owner=said["owner"],
+            ca_file=ca_file,
+        )
+        self.deals.put_market(market)
+        return market
+
+    def market(self, server: str | None = None) -> Market:
+        """Return the market at an address; without one, the only one there is."""
+        markets = self.deals.markets()
+        found = [each for each in markets if server in (None, each.server)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(each.server for each in markets)
+        if not markets:
+            raise NotFound("the device is enrolled in no market; fedbourse device enrol does that")
+        if server is None:
+            raise InvalidInput(f"the device is enrolled in several markets, name one of: {known}")
+        raise NotFound(f"the device is not enrolled at {server}; it is at {known}")
+
+    def tasks(
+        self, state: str | None = "open", *, server: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the tasks that a market publishes, the newest first."""
+        with self._client(self.market(server)) as client:
+            return client.tasks(state)
+
+    def advise(
+        self, task: str, *, server: str | None = None, budgets: Sequence[float] | None = None
+    ) -> Advice:
+        """Return what budgets would earn and cost in a task."""
+        with self._client(self.market(server)) as client:
+            _, card = client.card(task)
+            return advise(
+                card,
+                client.task(task),
+                value=self.settings.value,
+                lifetime_cap=self.settings.lifetime_cap,
+                left=self.left,
+                budgets=budgets,
+            )
+
+    @property
+    def left(self) -> float:
+        """What is neither spent nor promised of the lifetime cap, in rho."""
+        return left_of(self.settings.lifetime_cap, self.guard.accounts())
+
+    def join(self, task: str, wish: Wish | None = None, *, server: str | None = None) -> Deal:
+        """Register interest in a task, if policy, cap and data allow it.
+
+        Joining again replaces the wish while the task is open.
+        """
+        wish = wish or Wish()
+        market = self.market(server)
+        with self._client(market) as client:
+            buyer, card = client.card(task)
+            deal = Deal(
+                market=market.key,
+                task=task,
+                owner=market.owner,
+                buyer=buyer,
+                card_document=card.document,
+                wish=wish,
+            )
+            before = self.deals.deal(deal.name)
+            if before is not None and before.state != "joined":
+                raise Conflict(f"task {task} was joined before; its deal is {before.state}")
+            if (state := client.task(task)["state"]) != "open":
+                raise Conflict(f"a task can be joined while it is open; task {task} is {state}")
+            try:
+                self._owner.policy.check_card(card, buyer=buyer)
+                if self.left < (wish.budget or 0.0):
+                    raise Refused(
+                        "over-cap",
+                        f"a budget of {wish.budget:g} does not fit: {self.left:g} is left of the "
+                        f"lifetime cap of {self.settings.lifetime_cap:g}",
+                    )
+            except Refused as refusal:
+                self.deals.refused(deal, None, refusal)
+                raise
+            self._records(deal)
+            deal = self.deals.put(deal)
+            client.register(deal, self.settings.value if wish.report_value else None)
+        return deal
+
+    def follow(
+        self,
+        deal: Deal,
+        until: Until = "ended",
+        *,
+        on_start: Callable[[Following], None] = lambda following: None,
+    ) -> Deal:
+        """Follow a deal: plan at each tick, sign or decline, answer; reconnect where needed."""
+        market = next((each for each in self.deals.markets() if each.key == deal.market), None)
+        deal = self.deals.deal(deal.name) or deal  # the caller's may be from before
+        if market is None:
+            raise NotFound(f"the market of task {deal.task} is not known to this device")
+        with self._client(market) as client:
+            following = Following(deal, client, self._owner)
+            on_start(following)
+            return following.until(until)
+
+    def run(
+        self, *, join_open: bool = False, only: Deal | None = None, until: Until = "ended"
+    ) -> list[Deal]:
+        """Follow all deals at once, or ``only`` one, until they have ended; return them.
+
+        ``join_open`` joins every open task that the policy accepts, and goes on until ``stop`` is
+        set. A deal that fails does not end the others; its error is raised once they are done.
+        """
+        running: dict[str, _Thread] = {}
+        while True:
+            if join_open:
+                self._join_open()
+            for deal in self.deals.deals():
+                wanted = only is None or deal.name == only.name
+                if wanted and deal.state in ("joined", "signed") and deal.name not in running:
+                    running[deal.name] = _Thread(self, deal, until)
+            alive = [thread for thread in running.values() if thread.is_alive()]
+            if self.stop.is_set() or (not alive and not join_open):
+                break
+            self.stop.wait(_LOOK_S) if join_open else alive[0].join(0.2)
+        for thread in running.values():
+            # One that only waits for the market does nothing any more once ``stop`` is set.
+            while thread.is_alive() and not (self.stop.is_set() and thread.waits):
+                thread.join(0.05)
+        for thread in running.values():
+            if thread.failed is not None:
+                raise thread.failed
+        return [deal for deal in self.deals.deals() if deal.name in running]
+
+    def _join_open(self) -> None:
+        """Join what is open and not joined yet; what is refused is told once."""
+        for market in self.deals.markets():
+            try:
+                found = [str(task["task"]) for task in self.tasks("open", server=market.server)]
+            except FedbourseError as error:
+                self.tell({"event": "unreachable", "sentence": str(error)})
+                continue
+            known = {deal.name for deal in self.deals.deals()} | self._unwanted
+            for task in found:
+                name = f"{key_id(market.key)}/{task}"
+                if name in known:
+                    continue
+                try:
+                    self.join(task, server=market.server)
+                    self.tell({"event": "joined", "task": task})
+                except (Unreachable, TooManyRequests) as error:
+                    self.tell({"event": "unreachable", "task": task, "sentence": str(error)})
+                except FedbourseError as error:  # one task that does not fit hides no other
+                    self._unwanted.add(name)
+                    self.tell({"event": "not-joined", "task": task, "sentence": str(error)})
+
+    def ledger(self) -> Ledger:
+        """Return what was spent, for whom, and what was earned."""
+        return Ledger(
+            lifetime_cap=self.settings.lifetime_cap,
+            entries=tuple(self.deals.entries()),
+            refusals=tuple(self.deals.refusals()),
+        )
+
+    def verify(self, task: str) -> list[Check]:
+        """Compare the device's own records of a task with the market's."""
+        deal = self.deal_of(task)
+        market = next(each for each in self.deals.markets() if each.key == deal.market)
+        with self._client(market) as client:
+            return verify_deal(deal, self.deals, client)
+
+    def deal_of(self, task: str) -> Deal:
+        """Return the deal about a task."""
+        found = [deal for deal in self.deals.deals() if deal.task == task]
+        if not found:
+            raise NotFound(f"the device has no deal about task {task!r:.60}")
+        return found[-1]
+
+    def _records(self, deal: Deal) -> Records:
+        if self._data is None:
+            raise InvalidInput(
+                "the device has no data: name a file in its settings, or give the agent a source"
+            )
+        return records_for(deal.card, self._data, secret=self.folder.records_secret)
+
+    @contextmanager
+    def _client(self, market: Market) -> Iterator[MarketClient]:
+        client = MarketClient(market, self.folder.key)
+        try:
+            client.check_market()
+            yield client
+        finally:
+            client.close()

@@ -1,0 +1,279 @@
+"""What a device remembers beside its spend: markets, deals, receipts and refusals.
+
+They lie in the spend store's file, so that one lock guards them all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from fedbourse.agent.wish import Wish
+from fedbourse.errors import FedbourseError, InvalidFile, NotFound
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.keys import key_id
+from fedbourse.wire.messages import privacy_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fedbourse.agent.spend_store import SpendStore
+    from fedbourse.errors import Refused
+    from fedbourse.privacy.terms import Terms
+
+T = TypeVar("T")
+_REFUSALS_MAX = 100
+DealState = Literal["joined", "signed", "declined", "ended"]
+
+
+@dataclass(frozen=True)
+class Market:
+    """A market that the device is enrolled in."""
+
+    key: str
+    """Its public key, pinned when the device enrolled."""
+    server: str
+    device: str
+    owner: str
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True)
+class Deal:
+    """A task that the device takes part in."""
+
+    market: str
+    """The market's key."""
+    task: str
+    owner: str
+    buyer: str
+    card_document: dict[str, Any]
+    wish: Wish
+    state: DealState = "joined"
+    plans: tuple[tuple[str, float], ...] = ()
+    """The hash of every offer that was answered, and the budget that it was answered with."""
+    terms: dict[str, Any] | None = None
+    """The terms as both sides signed them: the document, and both signatures."""
+    outcome: str = ""
+    """How it ended, in words."""
+
+    @property
+    def name(self) -> str:
+        """The name of its account: two markets that use one task's id get two accounts."""
+        return f"{key_id(self.market)}/{self.task}"
+
+    @cached_property
+    def card(self) -> TaskCard:
+        """Return the card that the owner agreed to."""
+        return TaskCard.of(self.card_document)
+
+    @property
+    def payment(self) -> int:
+        """Return what all rounds together bring, in micro-credits; 0 before terms are signed."""
+        return int(self.terms["terms"]["payment_micro"]) if self.terms else 0
+
+    def privacy(self, budget: float) -> Terms:
+        """Return what the filter holds this deal to, at a budget."""
+        return privacy_terms(self.card, task=self.name, budget=budget)
+
+    @property
+    def agreed(self) -> Terms:
+        """Return what was agreed."""
+        if self.terms is None:
+            raise NotFound(f"no terms of task {self.task} were signed")
+        return self.privacy(float(self.terms["terms"]["budget"]))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer that may have left, and what the market gave for it."""
+
+    round: int
+    hash: str
+    """SHA-256 of the answer."""
+    receipt: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A question that the device did not answer, and why."""
+
+    at_ms: int
+    deal: str
+    round: int | None
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One deal in the owner's ledger: what it sold, what it lost, what it earned."""
+
+    deal: Deal
+    budget: float
+    """rho that was sold; 0 before terms are signed."""
+    spent: Fraction
+    """rho that is gone."""
+    reserved: Fraction
+    """rho that may still be asked for."""
+    answered: int
+    receipts: int
+    earned_micro: int
+
+
+class Deals:
+    """The device's memory of its deals."""
+
+    def __init__(
+        self, store: SpendStore, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    ) -> None:
+        """Keep them in a store."""
+        self._store, self._now_ms = store, now_ms
+
+    def markets(self) -> list[Market]:
+        """Return the markets that the device is enrolled in."""
+        return self._read("market", lambda document: Market(**document))
+
+    def put_market(self, market: Market) -> None:
+        """Remember a market, in place of what was known of it."""
+        self._put("market", "key", market.key, asdict(market))
+
+    def deals(self) -> list[Deal]:
+        """Return all deals, the oldest first."""
+        return self._read("deal", _deal)
+
+    def deal(self, name: str) -> Deal | None:
+        """Return one deal."""
+        return next((deal for deal in self.deals() if deal.name == name), None)
+
+    def put(self, deal: Deal) -> Deal:
+        """Remember a deal as it now stands."""
+        document = {k: v for k, v in asdict(deal).items() if k != "card"}
+        self._put("deal", "name", deal.name, document)
+        return deal
+
+    def change(self, deal: Deal, **items: Any) -> Deal:
+        """Remember a deal with some items changed."""
+        return self.put(replace(deal, **items))
+
+    def answered(self, deal: Deal) -> list[Answered]:
+        """Return every answer that may have left, by round."""
+        with self._store.statements() as run:
+            rows = run.execute(
+                "SELECT round, hash, receipt FROM answered WHERE task = ? ORDER BY round",
+                (deal.name,),
+            ).fetchall()
+        with _readable("a receipt"):
+            return [
+                Answered(number, hash.decode(), None if receipt is None else _receipt(receipt))
+                for number, hash, receipt in rows
+            ]
+
+    def keep_receipt(self, deal: Deal, round: int, receipt: dict[str, Any]) -> None:
+        """Store the receipt of an answer; the first one counts."""
+        with self._store.statements() as run:
+            run.execute(
+                "UPDATE answered SET receipt = ? WHERE task = ? AND round = ? AND receipt IS NULL",
+                (json.dumps(receipt), deal.name, round),
+            )
+
+    def refused(self, deal: Deal, round: int | None, refusal: Refused) -> None:
+        """Remember a refusal; saying the same about one round again changes nothing.
+
+        A market that asks for ever does not fill the disk: the first hundred of a deal are kept.
+        """
+        # Rounds come from a stranger, and may be larger than what the file can hold.
+        kept = None if round is None else max(-(2**62), min(round, 2**62))
+        with self._store.statements() as run:
+            (many,) = run.execute(
+                "SELECT count(*) FROM refusal WHERE deal = ?", (deal.name,)
+            ).fetchone()
+            known = run.execute(
+                "SELECT 1 FROM refusal WHERE deal = ? AND round IS ? AND reason = ?",
+                (deal.name, kept, refusal.reason),
+            ).fetchone()
+            if known is None and many < _REFUSALS_MAX:
+                run.execute(
+                    "INSERT INTO refusal (at_ms, deal, round, reason, sentence) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (self._now_ms(), deal.name, kept, refusal.reason, str(refusal)),
+                )
+
+    def refusals(self) -> list[Refusal]:
+        """Return every refusal, the oldest first."""
+        with self._store.statements() as run:
+            rows = run.execute(
+                "SELECT at_ms, deal, round, reason, sentence FROM refusal ORDER BY id"
+            ).fetchall()
+        with _readable("a refusal"):
+            return [
+                Refusal(at_ms, deal.decode(), number, reason.decode(), sentence.decode())
+                for at_ms, deal, number, reason, sentence in rows
+            ]
+
+    def entries(self) -> list[Entry]:
+        """Return the ledger: every deal with what it cost and what it brought."""
+        found = []
+        for deal in self.deals():
+            with self._store.transaction() as books:
+                account = books.account(deal.name)
+            answered = self.answered(deal)
+            receipts = [each.receipt for each in answered if each.receipt is not None]
+            spent = account.spent if account else Fraction(0)
+            found.append(
+                Entry(
+                    deal=deal,
+                    budget=account.terms.rho if account else 0.0,
+                    spent=spent,
+                    reserved=account.committed - spent if account else Fraction(0),
+                    answered=len(answered),
+                    receipts=len(receipts),
+                    earned_micro=max((r["receipt"]["earned_micro"] for r in receipts), default=0),
+                )
+            )
+        return found
+
+    def _read(
+        self, table: Literal["market", "deal"], made: Callable[[dict[str, Any]], T]
+    ) -> list[T]:
+        with self._store.statements() as run:
+            rows = run.execute(f"SELECT document FROM {table} ORDER BY rowid").fetchall()
+        with _readable(f"a {table}"):
+            return [made(json.loads(document)) for (document,) in rows]
+
+    def _put(self, table: str, column: str, key: str, document: dict[str, Any]) -> None:
+        with self._store.statements() as run:
+            run.execute(
+                f"INSERT INTO {table} ({column}, document) VALUES (?, ?) "
+                f"ON CONFLICT ({column}) DO UPDATE SET document = excluded.document",
+                (key, json.dumps(document)),
+            )
+
+
+def _deal(document: dict[str, Any]) -> Deal:
+    wish = Wish(**document.pop("wish"))
+    plans = tuple((offer, float(budget)) for offer, budget in document.pop("plans"))
+    deal = Deal(**document, wish=wish, plans=plans)
+    if deal.state not in get_args(DealState):
+        raise ValueError(deal.state)
+    _ = deal.name, deal.card, deal.terms and deal.agreed, deal.payment
+    return deal
+
+
+def _receipt(text: bytes) -> dict[str, Any]:
+    signed: dict[str, Any] = json.loads(text)
+    _ = signed["receipt"]["round"], int(signed["receipt"]["earned_micro"])
+    return signed
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (FedbourseError, TypeError, ValueError, LookupError, AttributeError, RecursionError):
+        raise InvalidFile(f"the device's file is damaged: {what} cannot be read") from None

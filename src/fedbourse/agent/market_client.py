@@ -1,0 +1,288 @@
+"""A market as a device sees it: every document is checked before anybody acts on it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.errors import FedbourseError, NotSignedIn, Refused
+from fedbourse.wire.canonical import canonical, digest
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import verified
+from fedbourse.wire.messages import answer_message, earned, query_message, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedbourse.agent.deals import Deal, Market
+    from fedbourse.wire.keys import SigningKey
+
+_PAGES_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the market asks in a round."""
+
+    round: int
+    model: bytes
+    hash: str
+    """The hash of the query message, which the answer refers to."""
+    deadline_ms: int
+
+
+class MarketClient:
+    """One device's line to one market."""
+
+    def __init__(self, market: Market, key: SigningKey) -> None:
+        """Pin the market's key; nothing is sent yet."""
+        self.market = market
+        self._key = key
+        self._line = Connection(
+            market.server, key=key, market_key=market.key, ca_file=market.ca_file
+        )
+        # What everybody may see is asked without a signature: it would cost the market a write.
+        self._public = Connection(market.server, market_key=market.key, ca_file=market.ca_file)
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._line.close()
+        self._public.close()
+
+    def check_market(self) -> None:
+        """Refuse a market that shows another key."""
+        self._public.check_market()
+
+    def tasks(self, state: str | None) -> list[dict[str, Any]]:
+        """Return published tasks, the newest first."""
+        found: list[dict[str, Any]] = []
+        before: str | None = None
+        for _ in range(_PAGES_MAX):
+            asked = {"state": state, "limit": 100, "before": before}
+            page = _document("page of tasks", self._public.get("/v1/tasks", asked), _PAGE)
+            found += [_document("task", each, _TASK) for each in page["tasks"]]
+            before = page["next"]
+            if before is None:
+                return found
+        raise Refused("document", f"the market's list of tasks has no end after {len(found)}")
+
+    def task(self, task: str, *, seen: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
+        """Return a task as it stands; with ``seen``, once it has more than so many events."""
+        asked = {} if seen is None else {"seen": seen, "wait": wait_s}
+        found = self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s)
+        return _document("task", found, _TASK)
+
+    def card(self, task: str) -> tuple[str, TaskCard]:
+        """Return who buys, and the card, if it has the hash that the task says."""
+        shown = self.task(task)
+        published = _document("card", self._public.get(f"/v1/tasks/{task}/card"), _CARD)
+        card = TaskCard.of(published["card"])
+        if not card.digest == published["digest"] == shown["card"]:
+            raise Refused("card", f"the card of task {task} has not the hash that the market shows")
+        return str(shown["buyer"]), card
+
+    def register(self, deal: Deal, value: float | None) -> None:
+        """Register interest, and report a value or none."""
+        body = {"value": value, "previous": deal.card.digest}
+        self._line.put(f"/v1/tasks/{deal.task}/interest", body)
+
+    def plan(self, deal: Deal, *, tick: int, budget: float, offer: str) -> None:
+        """Answer an offer with a budget."""
+        body = {"tick": tick, "budget": budget, "previous": offer}
+        self._line.put(f"/v1/tasks/{deal.task}/plan", body)
+
+    def mine(self, task: str) -> dict[str, Any]:
+        """Return all that the market keeps of this owner in a task."""
+        found = _document("record of this owner", self._line.get(f"/v1/tasks/{task}/mine"), _MINE)
+        if found["line"] is not None:
+            _document("line of this owner", found["line"], _LINE)
+        if found["receipt"] is not None:
+            _document("receipt", found["receipt"], _RECEIPT)
+        return found
+
+    def proof(self, task: str) -> dict[str, Any]:
+        """Return the path from this owner's line to the root in the log."""
+        found: dict[str, Any] = self._line.get(f"/v1/tasks/{task}/proof")
+        return found
+
+    def checked_terms(self, deal: Deal, offered: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the terms if the market signed them, and they are what card and plan lead to."""
+        terms: dict[str, Any] = _document("terms", offered, _OFFERED)["terms"]
+        try:
+            self._line.check_signed(terms, offered["market_signature"])
+        except NotSignedIn as error:
+            raise Refused("unsigned", str(error)) from None
+        if terms.get("budget") not in [budget for _, budget in deal.plans]:
+            raise Refused(
+                "changed-terms",
+                f"the terms sell a budget of {terms.get('budget')!r:.30}, which was never planned",
+            )
+        expected = terms_message(
+            deal.card,
+            task=deal.task,
+            owner=deal.owner,
+            budget=float(terms["budget"]),
+            payment_micro=_count("payment_micro", terms.get("payment_micro")),
+            line=str(terms.get("previous")),
+        )
+        if terms != expected:
+            raise Refused("changed-terms", f"the terms say {_other(terms, expected)}")
+        if digest(terms) != offered["digest"]:
+            raise Refused("changed-terms", "the terms have not the hash that the market shows")
+        return terms
+
+    def sign(self, deal: Deal, terms: dict[str, Any], market_signature: str) -> dict[str, Any]:
+        """Sign terms; return them with both signatures. Nothing is sent yet."""
+        return {
+            "terms": terms,
+            "market_signature": market_signature,
+            "signature": self._key.sign(canonical(terms)),
+        }
+
+    def decide(
+        self, task: str, *, accept: bool, terms_digest: str, signature: str | None = None
+    ) -> None:
+        """Send the signature, or decline."""
+        body = {"accept": accept, "digest": terms_digest, "signature": signature}
+        self._line.post(f"/v1/tasks/{task}/terms", body)
+
+    def query(self, deal: Deal, *, after: int, wait_s: float) -> Query | None:
+        """Return the next question, once there is one; None where none came in time."""
+        found = self._line.fetch(
+            f"/v1/tasks/{deal.task}/query",
+            {"after": after, "wait": wait_s},
+            at_most=8 * deal.card.dimension + 1,
+            wait_s=wait_s,
+        )
+        if found.status == 204:
+            return None
+        try:
+            number = int(found.headers["fedbourse-round"])
+            deadline_ms = int(found.headers["fedbourse-deadline"])
+            previous, said = (found.headers[f"fedbourse-{k}"] for k in ("previous", "query"))
+        except (KeyError, ValueError):
+            raise Refused("query", "the market's question has no round, hash or deadline") from None
+        message = query_message(
+            task=deal.task,
+            round=number,
+            model_hash=hashlib.sha256(found.content).hexdigest(),
+            deadline_ms=deadline_ms,
+            previous=previous,
+        )
+        if digest(message) != said:
+            raise Refused("query", f"the question of round {number} has not the hash that it shows")
+        return Query(number, found.content, said, deadline_ms)
+
+    def answer(
+        self, deal: Deal, query: Query, vector: bytes, *, answered: tuple[int, int]
+    ) -> dict[str, Any]:
+        """Send an answer and return its receipt, if it says what this answer has earned.
+
+        ``answered`` is how many answers the market may have counted, at least and at most.
+        """
+        path = f"/v1/tasks/{deal.task}/rounds/{query.round}/answer"
+        signed: dict[str, Any] = self._line.put_bytes(path, vector)
+        message = answer_message(
+            task=deal.task,
+            round=query.round,
+            owner=deal.owner,
+            vector_hash=hashlib.sha256(vector).hexdigest(),
+            query=query.hash,
+        )
+        self.check_receipt(deal, signed, round=query.round, answered=answered)
+        if signed["receipt"]["previous"] != digest(message):
+            raise Refused("receipt", f"the receipt of round {query.round} is for another answer")
+        return signed
+
+    def check_receipt(
+        self,
+        deal: Deal,
+        signed: Mapping[str, Any],
+        *,
+        round: int,
+        answered: tuple[int, int] | None = None,
+    ) -> None:
+        """Refuse a receipt that the market did not sign, or that says less than was earned."""
+        try:
+            receipt = signed["receipt"]
+            if not verified(self.market.key, canonical(receipt), signed["market_signature"]):
+                raise NotSignedIn(f"the receipt of round {round} is not signed by the market")
+            said = _count("answered", receipt["answered"])
+            least, most = answered or (1, deal.card.rounds)
+            due = (
+                deal.payment
+                if deal.card.payout == "upfront"
+                else earned(deal.payment, answered=said, rounds=deal.card.rounds)
+            )
+            expected = {
+                "kind": "receipt",
+                "task": deal.task,
+                "owner": deal.owner,
+                "round": round,
+                "answered": min(max(said, least), most),
+                "earned_micro": due,
+                "previous": receipt["previous"],
+            }
+        except (KeyError, TypeError, FedbourseError) as error:
+            raise Refused("receipt", f"the receipt of round {round} is none: {error}") from None
+        if receipt != expected:
+            raise Refused(
+                "receipt", f"the receipt of round {round} says {_other(receipt, expected)}"
+            )
+
+
+def enrolment(document: object) -> dict[str, Any]:
+    """Return what a market answers to an enrolment, if it is that."""
+    return _document("enrolment", document, _ENROLMENT)
+
+
+_ENROLMENT = {"market_public_key": str, "device": str, "owner": str}
+_PAGE = {"tasks": list, "next": str | None}
+_TASK = {
+    "task": str,
+    "state": str,
+    "buyer": str,
+    "card": str,
+    "events": int,
+    "tick": int | None,
+    "offer": str | None,
+    "total_budget": object,
+    "reward_micro": object,
+    "interested": int | None,
+}
+_CARD = {"card": dict, "digest": str}
+_MINE = {"line": dict | None, "terms": dict | None, "receipt": dict | None}
+_LINE = {"state": str, "answered": int}
+_OFFERED = {"terms": dict, "digest": str, "market_signature": str}
+_RECEIPT = {"receipt": dict, "market_signature": str}
+
+
+def _document(what: str, found: object, items: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document if it is an object with these items, so that nothing stumbles later."""
+    if not isinstance(found, dict):
+        raise Refused("document", f"the market's {what} is no object; found {found!r:.40}")
+    for name, kind in items.items():
+        if name not in found:
+            raise Refused("document", f"the market's {what} has no {name}")
+        wrong = isinstance(found[name], bool) and kind is not object
+        if wrong or not isinstance(found[name], kind):
+            raise Refused("document", f"the market's {what} has {name} {found[name]!r:.40}")
+    return found
+
+
+def _other(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return in words what differs first."""
+    for name in expected:
+        if name not in found or found[name] != expected[name]:
+            said = repr(found[name])[:40] if name in found else "nothing"
+            return f"{name} {said}, and should say {expected[name]!r:.40}"
+    strange = next(name for name in found if name not in expected)
+    return f"{strange!r:.40}, which nobody asked about"
+
+
+def _count(name: str, found: object) -> int:
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise Refused("changed-terms", f"{name} must be a whole number; found {found!r:.40}")
+    return found

@@ -1,0 +1,69 @@
+"""What an owner sells, to whom, and for how much at least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fedbourse.errors import InvalidInput, Refused
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+
+if TYPE_CHECKING:
+    from fedbourse.wire.card import TaskCard
+
+
+class Policy(Protocol):
+    """An owner's own rules. Each raises ``Refused`` with a reason, or returns."""
+
+    def check_card(self, card: TaskCard, *, buyer: str) -> None:
+        """Refuse a task that the owner wants no part in."""
+
+    def check_terms(
+        self, card: TaskCard, *, buyer: str, value: float, budget: float, payment: int
+    ) -> None:
+        """Refuse terms: a budget in rho for a payment in micro-credits."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The policy of an owner who says nothing else: nothing is sold below its worth."""
+
+    least_price: float = 0.0
+    """The least pay for a unit of rho, in credits; at least the owner's value in any case."""
+    refused_data: tuple[str, ...] = ()
+    """Words: a card whose category of data or goal has one of them is refused."""
+    only_buyers: tuple[str, ...] = ()
+    """Buyers to sell to; everybody where there are none."""
+
+    def __post_init__(self) -> None:
+        """Check every item once."""
+        number("least_price", self.least_price, at_least=0)
+        for name in ("refused_data", "only_buyers"):
+            words = getattr(self, name)
+            listed = isinstance(words, list | tuple)  # one text would be taken for its letters
+            if not listed or not all(isinstance(word, str) and word.strip() for word in words):
+                raise InvalidInput(f"{name} must be words; found {words!r:.60}")
+            object.__setattr__(self, name, tuple(words))
+
+    def check_card(self, card: TaskCard, *, buyer: str) -> None:
+        """Refuse by buyer, and by words of the card."""
+        if self.only_buyers and buyer not in self.only_buyers:
+            raise Refused(
+                "buyer", f"the owner sells to {', '.join(self.only_buyers)}; the buyer is {buyer}"
+            )
+        text = f"{card.data} {card.goal}".casefold()
+        for word in self.refused_data:
+            if word.casefold() in text:
+                raise Refused("data", f"the owner sells nothing about {word!r}; the card does ask")
+
+    def check_terms(
+        self, card: TaskCard, *, buyer: str, value: float, budget: float, payment: int
+    ) -> None:
+        """Refuse pay below the owner's value, or below the least price."""
+        least = max(value, self.least_price)
+        price = payment / MICRO_CREDITS_PER_CREDIT / budget
+        # A micro-credit is the smallest coin: what rounding took is no reason.
+        if (payment + 1) / MICRO_CREDITS_PER_CREDIT < least * budget:
+            raise Refused(
+                "price", f"the pay is {price:.6g} credits for a unit of rho; at least {least:.6g}"
+            )

@@ -1,0 +1,42 @@
+"""How much of its privacy an owner wants to sell, at what the market announces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import InvalidInput
+from fedbourse.game import share_at
+from fedbourse.units import number
+
+if TYPE_CHECKING:
+    from fedbourse.wire.card import TaskCard
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What an owner told its device about one task."""
+
+    budget: float | None = None
+    """rho to sell whatever others do; None for what is best at each announced total."""
+    most: float | None = None
+    """The most rho to sell; None for as much as the card and the lifetime cap allow."""
+    report_value: bool = False
+    """Whether the market is told what privacy is worth to the owner."""
+
+    def __post_init__(self) -> None:
+        """Check every item once."""
+        for name in ("budget", "most"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, number(name, getattr(self, name), above=0))
+        if self.budget is not None and self.most is not None and self.budget > self.most:
+            raise InvalidInput(
+                f"a budget of {self.budget:g} is more than the most to sell, {self.most:g}"
+            )
+
+    def plan(
+        self, card: TaskCard, *, value: float, reward: float, total: float, left: float
+    ) -> float:
+        """Return the budget to answer an announced total with; ``left`` is left of the cap."""
+        best = total * share_at(value, total, reward=reward) if self.budget is None else self.budget
+        return max(0.0, min(best, card.max_rho, left, *([self.most] if self.most else [])))

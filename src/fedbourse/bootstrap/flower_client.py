@@ -1,0 +1,98 @@
+"""The ClientApp of a Flower federation: opens its owner's device, and lets it answer or refuse.
+
+The device's folder is named by the owner of the SuperNode, with ``--node-config
+'fedbourse-device="FOLDER"'``; in a simulation by the environment of whoever runs it. Neither the
+run's configuration nor a message can name it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbourse.bootstrap.flower_device import DEVICES, FlowerDevice
+from fedbourse.errors import InvalidInput, MissingExtra, Refused
+from fedbourse.learning.engines.flower import ANSWER, QUESTION, REFUSAL, WHO
+
+try:
+    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.clientapp import ClientApp
+except ImportError:
+    raise MissingExtra(
+        "the Flower app needs flwr, which is not installed: pip install 'fedbourse[flower]'"
+    ) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Context
+
+DEVICE = "fedbourse-device"
+"""The key of a SuperNode's configuration that names the device's folder."""
+_log = logging.getLogger("flwr.fedbourse")
+
+app = ClientApp()
+
+
+@app.query()
+def who(message: Message, context: Context) -> Message:
+    """Say under which name the owner agreed to a task; with a known key nobody needs it."""
+
+    def named() -> dict[str, Any]:
+        asked = message.content.get(WHO)
+        task = asked.get("task") if isinstance(asked, ConfigRecord) else None
+        return {"owner": _device(context).owner(str(task))}
+
+    return _reply(message, WHO, named)
+
+
+@app.train()
+def answer(message: Message, context: Context) -> Message:
+    """Answer a question about a model, within what the owner agreed to."""
+
+    def answered() -> dict[str, Any]:
+        asked = message.content.get(QUESTION)
+        if not isinstance(asked, ConfigRecord):
+            raise Refused("no-question", "the message holds no question")
+        # Only these four: a scale, budget or clip that a server sends along is never looked at.
+        task, terms, number, model = (asked.get(k) for k in ("task", "terms", "round", "model"))
+        if not (isinstance(task, str) and isinstance(terms, str) and isinstance(number, int)):
+            raise Refused("no-question", "a question names a task, a digest of terms and a round")
+        if not isinstance(model, bytes):
+            raise Refused("no-question", "a question's model comes as bytes")
+        vector = _device(context).answer(task=task, terms=terms, round=number, model=model)
+        return {"vector": vector}
+
+    return _reply(message, ANSWER, answered)
+
+
+def _device(context: Context) -> FlowerDevice:
+    named, together = context.node_config.get(DEVICE), os.environ.get(DEVICES)
+    if isinstance(named, str) and named:
+        return FlowerDevice(Path(named))
+    if together and "partition-id" in context.node_config:
+        return FlowerDevice(Path(together, f"owner-{context.node_config['partition-id']}"))
+    raise Refused("no-device", f"this node was started without --node-config '{DEVICE}=\"FOLDER\"'")
+
+
+def _reply(message: Message, record: str, make: Callable[[], dict[str, Any]]) -> Message:
+    """Reply with what was made, or with why not; what went wrong with data stays on the device."""
+    try:
+        content = RecordDict({record: ConfigRecord(make())})
+    except Refused as refusal:
+        content = _refusal(refusal.reason, str(refusal))
+    except Exception as error:
+        if type(error) is InvalidInput:  # about the question alone
+            content = _refusal("invalid-question", str(error))
+        else:
+            # Flower would send the exception to the server, and it may quote a record.
+            _log.error("fedbourse cannot answer: %s", error, exc_info=error)
+            content = _refusal("failed", "the device could not answer; its own log says why")
+    return Message(content, reply_to=message)
+
+
+def _refusal(reason: str, sentence: str) -> RecordDict:
+    _log.warning("fedbourse refuses, %s: %s", reason, sentence)
+    return RecordDict({REFUSAL: ConfigRecord({"reason": reason, "sentence": sentence})})

@@ -1,0 +1,138 @@
+"""Commands of fedbourse as processes of their own, none of which outlives the block around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from fedbourse.errors import FedbourseError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import FrameType
+
+_END_S = 10.0
+
+
+class Processes:
+    """Starts commands, and ends them all with the block."""
+
+    def __init__(self, logs: Path, *, within_s: float) -> None:
+        """Keep what they say on standard error in a folder; everything ends within a time."""
+        self._logs, self._ends = logs, time.monotonic() + within_s
+        self._running: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process that still runs."""
+        with self._lock:
+            running = [process for process in self._running if process.poll() is None]
+        for process in running:
+            process.terminate()
+        until = time.monotonic() + _END_S
+        for process in running:
+            try:
+                process.wait(timeout=max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for process in self._running:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def start(self, name: str, *arguments: object) -> subprocess.Popen[str]:
+        """Start a command; what it prints is read from it, and its progress is in its log."""
+        with self.log(name).open("ab") as log, self._lock:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fedbourse", *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={k: v for k, v in os.environ.items() if not k.startswith("FEDBOURSE_")},
+            )
+            self._running.append(process)
+        return process
+
+    def document(self, name: str, *arguments: object) -> dict[str, Any]:
+        """Run a command to its end, and return the document that it prints."""
+        return self.finished(name, self.start(name, *arguments, "--json"))
+
+    def finished(self, name: str, process: subprocess.Popen[str]) -> dict[str, Any]:
+        """Wait for a process, and return the document that it printed."""
+        try:
+            out, _ = process.communicate(timeout=max(0.1, self._ends - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Unreachable(f"{name} has not ended in time; see {self.log(name)}") from None
+        if process.returncode != 0:
+            raise self._failed(name, process)
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def first_line(self, name: str, process: subprocess.Popen[str]) -> dict[str, Any]:
+        """Return the first document that a process prints, which goes on."""
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            process.wait()
+            raise self._failed(name, process)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def until(self, what: str, ready: Callable[[], bool]) -> None:
+        """Wait for something that happens soon."""
+        while not ready():
+            if time.monotonic() > self._ends:
+                raise Unreachable(f"{what} has not happened in time; see {self._logs}")
+            time.sleep(0.05)
+
+    def events(self, name: str, kind: str) -> list[dict[str, Any]]:
+        """Return the events of one kind that a device has told of so far."""
+        found = []
+        for line in self.log(name).read_text(encoding="utf-8").splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                event = json.loads(line)
+                if event["event"] == kind:
+                    found.append(event)
+        return found
+
+    def log(self, name: str) -> Path:
+        """Return where a process's progress lies."""
+        return self._logs / f"{name}.log"
+
+    def _failed(self, name: str, process: subprocess.Popen[str]) -> FedbourseError:
+        lines = self.log(name).read_text(encoding="utf-8").splitlines()
+        said = next((line for line in reversed(lines) if line.startswith("fedbourse: ")), "")
+        return FedbourseError(
+            f"{name} ended with code {process.returncode}: "
+            f"{said.removeprefix('fedbourse: ') or f'see {self.log(name)}'}"
+        )
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that what it started ends too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

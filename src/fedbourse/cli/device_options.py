@@ -1,0 +1,152 @@
+"""What the commands of a device share: its folder, its deals in words, and how they stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from fedbourse.cli.server_options import read_bytes
+from fedbourse.errors import InvalidFile, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fedbourse.agent import Agent, Deal, Entry, Market
+
+DEVICE, DEAL = (Group.create_ordered(name) for name in ("Device", "Deal"))
+_TOKEN_BYTES_MAX = 4096
+MarketAddress = Annotated[str | None, Parameter(name="--server", group=DEVICE)]
+
+
+@Parameter(name="*", group=DEVICE)
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Which device.
+
+    Parameters
+    ----------
+    folder
+        The device's folder.
+    """
+
+    folder: Annotated[Path, Parameter(env_var="FEDBOURSE_DEVICE")] = Path("device")
+
+    def looking(self) -> Agent:
+        """Open the folder to look into it, whoever is selling from it meanwhile."""
+        from fedbourse.agent import Agent
+
+        return Agent(self.folder, read_only=True)
+
+    def selling(self, on_event: Callable[[dict[str, Any]], None] = lambda event: None) -> Agent:
+        """Open the folder to sell from it, as the only process that does."""
+        from fedbourse.agent import Agent
+
+        return Agent(self.folder, on_event=on_event)
+
+
+THE_DEVICE = DeviceOptions()
+
+
+def address(server: str | None) -> str | None:
+    """Return a market's address as it was remembered when the device enrolled."""
+    return None if server is None else server.rstrip("/")
+
+
+def token_in(file: Path) -> str:
+    """Return the one token that a file holds; - is standard input."""
+    words = read_bytes(file, at_most=_TOKEN_BYTES_MAX).split()
+    if len(words) != 1 or not words[0].isascii():
+        raise InvalidFile(f"{file} must hold one token and nothing else; it does not")
+    return words[0].decode("ascii")
+
+
+def open_task(agent: Agent, task: str, *, server: str | None) -> str:
+    """Return a task's id; ``latest`` is the newest one that is open."""
+    if task != "latest":
+        return known_task(task)
+    found = agent.tasks("open", server=server)
+    if not found:
+        raise NotFound("no task is open that could be the latest")
+    return str(found[0]["task"])
+
+
+def own_deal(agent: Agent, task: str) -> Deal:
+    """Return the device's deal about a task; ``latest`` is about the newest task."""
+    if task != "latest":
+        return agent.deal_of(known_task(task))
+    deals = agent.deals.deals()
+    if not deals:
+        raise NotFound("the device has no deal yet; fedbourse device join makes one")
+    return deals[-1]
+
+
+def known_task(task: str) -> str:
+    """Return a task's id, or say what one looks like."""
+    if len(task) != 24 or not set(task) <= set("0123456789abcdef"):
+        raise InvalidInput(
+            f"TASK must be the 24 digits of a task's id, or latest; found {task!r:.60}"
+        )
+    return task
+
+
+def market_of(agent: Agent, deal: Deal) -> Market:
+    """Return the market of a deal."""
+    return next(each for each in agent.deals.markets() if each.key == deal.market)
+
+
+def epsilon_of(rho: float) -> float:
+    """Return the epsilon that people are shown for a budget."""
+    from fedbourse.privacy.zcdp import DELTA, epsilon
+
+    return float(epsilon(rho=rho, delta=DELTA)) if rho else 0.0
+
+
+def deal_document(agent: Agent, entry: Entry) -> dict[str, Any]:
+    """Return one deal: what was sold, for whom, what it cost and what it brought."""
+    deal, spent = entry.deal, float(entry.spent)
+    return {
+        "task": deal.task,
+        "goal": deal.card.goal,
+        "market": market_of(agent, deal).server,
+        "owner": deal.owner,
+        "buyer": deal.buyer,
+        "state": deal.state,
+        "outcome": deal.outcome,
+        "value_reported": deal.wish.report_value,
+        "budget": entry.budget,
+        "epsilon": epsilon_of(entry.budget),
+        "rounds": deal.card.rounds,
+        "answered": entry.answered,
+        "receipts": entry.receipts,
+        "spent": spent,
+        "spent_epsilon": epsilon_of(spent),
+        "reserved": float(entry.reserved),
+        "payment_micro": deal.payment,
+        "earned_micro": entry.earned_micro,
+    }
+
+
+@contextmanager
+def stopped_by_signals(agent: Agent) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end what the agent does; a second one ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # the program around it hears signals
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        agent.stop.set()
+        again = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, again)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

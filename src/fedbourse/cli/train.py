@@ -1,0 +1,385 @@
+"""``fedbourse train``: private training without a market, in one process or on Flower."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Group, Parameter
+
+from fedbourse.cli.server_options import (
+    check_writable,
+    plain,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    write_bytes,
+)
+from fedbourse.errors import InvalidInput
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.bootstrap.train import Trained, TrainSettings
+
+_RECIPE, _OWNERS, _RUN, _OUTPUT = (
+    Group.create_ordered(name) for name in ("Recipe", "Owners", "Engine", "Output")
+)
+_OWNERS_MAX = 10_000
+
+Json = Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)]
+
+
+@Parameter(name="*", group=_RECIPE)
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions:
+    """What is trained.
+
+    Parameters
+    ----------
+    data
+        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file... Part
+        of it is the buyer's own and judges the model; made-up owners hold the rest.
+    name
+        What tells two trainings with the same options apart: a device answers each round of one
+        training once.
+    rounds
+        How many rounds of training.
+    model
+        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
+    samples
+        Records behind each owner's answers; by default what suits the data.
+    clip
+        The norm that each record's gradient is clipped to.
+    step_size
+        The step size of training.
+    weights
+        How answers are averaged: by their precision, or all alike.
+    seed
+        Which records are whose, where the model starts, and what simulated noise is drawn from.
+    """
+
+    data: str = "flights"
+    name: str = "training"
+    rounds: float = 20
+    model: str | None = None
+    samples: float | None = None
+    clip: float = 1.0
+    step_size: float = 1.0
+    weights: Literal["equal", "precision"] = "precision"
+    seed: float = 0
+
+    def settings(self) -> TrainSettings:
+        """Return the options, checked."""
+        from fedbourse.bootstrap.train import TrainSettings
+
+        samples = self.samples
+        return TrainSettings(
+            data=self.data,
+            name=self.name,
+            rounds=whole_number("rounds", self.rounds, at_least=1),
+            model=self.model,
+            samples=None if samples is None else whole_number("samples", samples, at_least=1),
+            clip=number("clip", self.clip, above=0),
+            step_size=number("step_size", self.step_size, above=0),
+            weights=self.weights,
+            seed=whole_number("seed", self.seed, at_least=0),
+        )
+
+
+_USUAL = RecipeOptions()
+
+train_app = App(name="train")
+
+
+@train_app.default
+def train(
+    *,
+    options: RecipeOptions = _USUAL,
+    budgets: Annotated[str | None, Parameter(group=_OWNERS)] = None,
+    owners: Annotated[float | None, Parameter(group=_OWNERS)] = None,
+    roster: Annotated[Path | None, Parameter(group=_OWNERS)] = None,
+    noise: Annotated[Literal["exact", "simulated"], Parameter(group=_OWNERS)] = "exact",
+    engine: Annotated[Literal["local", "simulation", "flower"], Parameter(group=_RUN)] = "local",
+    superlink: Annotated[str | None, Parameter(group=_RUN)] = None,
+    certificates: Annotated[Path | None, Parameter(group=_RUN)] = None,
+    insecure: Annotated[bool, Parameter(negative=(), group=_RUN)] = False,
+    job: Annotated[Path | None, Parameter(group=_RUN)] = None,
+    folder: Annotated[Path | None, Parameter(group=_RUN)] = None,
+    round_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
+    join_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
+    out: Annotated[Path, Parameter(group=_OUTPUT)] = Path("model.npz"),
+    as_json: Json = False,
+) -> None:
+    """Train a model with a privacy budget for each owner.
+
+    Made-up owners hold parts of the data, each on a device with spend and noise of its own: all in
+    this process, on virtual nodes of Flower's simulation, or on up to three SuperNodes that are
+    started here and stopped again. Or real owners take part, from SuperNodes of their own: those
+    of a roster, on a SuperLink that is there already.
+
+    Examples:
+
+        fedbourse train --budgets 0.5,0.5,1.0
+
+        fedbourse train --budgets 0.1 --owners 100 --engine simulation --folder run --json
+
+        fedbourse train --budgets 0.5,0.5,1.0 --engine flower --folder run
+
+        fedbourse train --engine flower --superlink HOST:PORT --roster roster.jsonl --folder run
+
+    Parameters
+    ----------
+    budgets
+        The budget rho of each made-up owner, as 0.5,0.5,1.0.
+    owners
+        How many made-up owners there are, where one budget is everybody's.
+    roster
+        Real owners: a file with the line that `fedbourse train agree` printed for each.
+    noise
+        Of made-up owners: exact, a device's own, or simulated from the seed, which protects nobody.
+    engine
+        local: one process. simulation: Flower's virtual nodes, on Ray. flower: real SuperNodes.
+    superlink
+        HOST:PORT of a SuperLink that is there already; its machine needs fedbourse and the data.
+    certificates
+        The CA that signed the SuperLink's certificate, where it is none of the system's.
+    insecure
+        Reach the SuperLink without TLS.
+    job
+        With a roster: write what the ServerApp is to do to this file and end, for `flwr run` by
+        hand, as where a SuperLink wants a login.
+    folder
+        Where checkpoint, spend and model are kept: the same command goes on where it stopped.
+        With a SuperLink that is there already, a folder on its machine.
+    round_seconds
+        How long a round waits for answers, on Flower.
+    join_seconds
+        How long the first round waits for nodes that are still to come, on Flower.
+    out
+        The file for the model.
+    as_json
+        Print one JSON document.
+    """
+    from fedbourse.bootstrap.flower_run import Link
+    from fedbourse.bootstrap.train import (
+        Place,
+        federation_job,
+        train_made_up,
+        train_on_federation,
+    )
+    from fedbourse.bootstrap.train_job import read_roster
+
+    settings = options.settings()
+    place = Place(
+        folder,
+        round_s=number("round_seconds", round_seconds, above=0, at_most=86400),
+        join_s=number("join_seconds", join_seconds, above=0, at_most=86400),
+    )
+    _check_together(engine, budgets, roster, superlink, job)
+    if roster is not None and job is not None:
+        document = federation_job(settings, read_roster(roster), place).document
+        write_bytes(job, json.dumps(document).encode())
+        print_line(f"the job is in {job}")
+        return
+    check_writable(out)
+    told = _Told(rounds=settings.rounds)
+    if roster is None or superlink is None:
+        each = _budgets(budgets or "", owners)
+        trained = train_made_up(
+            settings, each, engine=engine, noise=noise, place=place, on_line=told
+        )
+    else:
+        link = Link(_address(superlink), insecure, str(certificates) if certificates else None)
+        trained = train_on_federation(
+            federation_job(settings, read_roster(roster), place), link, on_line=told
+        )
+    trained.save(out)
+    here = trained.parameters is not None
+    if as_json:
+        print_json({"model_file": str(out) if here else None, **trained.document})
+    else:
+        _print(trained, f"{out}" if here else f"{folder}/model.npz on the SuperLink's machine")
+
+
+@train_app.command
+def recipe(
+    *,
+    options: RecipeOptions = _USUAL,
+    out: Annotated[Path | None, Parameter(group=_OUTPUT)] = None,
+) -> None:
+    """Write what owners are to agree to: give it to them, and train with the same options.
+
+    For example:
+
+        fedbourse train recipe --data flights --rounds 20 --out recipe.json
+
+    Parameters
+    ----------
+    out
+        The file to write to, in place of standard output.
+    """
+    from fedbourse.learning.data import load
+
+    settings = options.settings()
+    document = settings.recipe(load(settings.data, seed=settings.seed)).document
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if out is None:
+        print(text, end="")
+    else:
+        check_writable(out, new=not out.exists() or out.is_file())
+        write_bytes(out, text.encode())
+        print_line(f"the recipe is in {out}")
+
+
+@train_app.command
+def agree(
+    file: Path,
+    /,
+    *,
+    folder: Annotated[Path, Parameter(env_var="FEDBOURSE_DEVICE")] = Path("device"),
+    owner: str,
+    budget: float,
+    data: str | None = None,
+    public_key: Path | None = None,
+) -> None:
+    """Agree to a recipe, on the owner's own machine, and print the line for the buyer's roster.
+
+    Reserves the budget under the device's lifetime cap, and keeps a fixed random choice of records
+    in its folder. From then on the device answers this training's rounds, each once, and no others.
+    Start its SuperNode with `--node-config 'fedbourse-device="FOLDER"'`.
+
+    For example:
+
+        fedbourse train agree recipe.json --owner ann --budget 0.5 --data my.csv:ill
+
+    Parameters
+    ----------
+    file
+        The recipe, as the buyer gave it.
+    folder
+        The device's folder, which `fedbourse device init` made.
+    owner
+        The name that the roster knows the owner by.
+    budget
+        What is sold, in rho, over all rounds.
+    data
+        FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file; by default the device's own.
+    public_key
+        The public key that the SuperNode is registered with, so that nobody can take its place.
+    """
+    from fedbourse.bootstrap.train_agree import agree_to
+
+    print(json.dumps(agree_to(file, folder, owner, budget, data=data, public_key=public_key)))
+
+
+@train_app.command(name="app")
+def app_folder() -> None:
+    """Print the folder of the Flower app, for `flwr run`.
+
+    For example:
+
+        fedbourse train app
+    """
+    from fedbourse.bootstrap.train_job import APP_FOLDER
+
+    print(APP_FOLDER)
+
+
+class _Told:
+    """Tells of a training on standard error, a line a round."""
+
+    def __init__(self, *, rounds: int) -> None:
+        self._rounds, self._refused = rounds, set[tuple[str, str]]()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        if line["event"] != "round":
+            return
+        print(
+            f"round {line['round'] + 1}/{self._rounds}: {line['answers']} of {line['owners']} "
+            f"answers, loss {line['loss']:.4f}, accuracy {line['accuracy']:.1%}, "
+            f"{line['seconds']:.2f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        for owner, (reason, sentence) in line["refused"].items():
+            if (owner, reason) not in self._refused:
+                self._refused.add((owner, reason))
+                # Whatever a node sent: the terminal shows it as it is.
+                refusal = plain(f"  {owner} refuses, {reason}: {sentence}")
+                print(refusal, file=sys.stderr, flush=True)
+
+
+def _check_together(
+    engine: str,
+    budgets: str | None,
+    roster: Path | None,
+    superlink: str | None,
+    job: Path | None,
+) -> None:
+    """Refuse options that contradict one another."""
+    if (roster is None) != (superlink is None and job is None):
+        raise InvalidInput("--superlink and --roster belong together: who is asked, and where")
+    if superlink is not None and engine != "flower":
+        raise InvalidInput(f"--superlink belongs to --engine flower; found --engine {engine}")
+    if (budgets is None) == (roster is None):
+        raise InvalidInput(
+            "give --budgets for made-up owners, as 0.5,0.5,1.0, or --roster for real ones"
+        )
+
+
+def _budgets(text: str, owners: float | None) -> list[float]:
+    try:
+        each = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(
+            f"--budgets must be numbers, as 0.5,0.5,1.0; found {text!r:.60}"
+        ) from None
+    if owners is not None:
+        count = whole_number("owners", owners, at_least=1)
+        if count > _OWNERS_MAX:
+            raise InvalidInput(f"owners must be at most {_OWNERS_MAX}; found {count}")
+        if len(each) not in (1, count):
+            raise InvalidInput(f"{count} owners need one budget, or {count}; found {len(each)}")
+        each = each * count if len(each) == 1 else each
+    return [number(f"budgets[{i}]", rho, above=0) for i, rho in enumerate(each)]
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidInput(f"--superlink must be HOST:PORT, without a scheme; found {text!r:.60}")
+    return text
+
+
+def _print(trained: Trained, file: str) -> None:
+    document = trained.document
+    print_table(
+        ("owner", "budget rho", "answered", "spent rho", "epsilon", "last refusal"),
+        [
+            (
+                line["owner"],
+                f"{line['budget']:g}",
+                f"{line['answered']}/{document['rounds']}",
+                f"{line['spent_rho']:.4g}",
+                f"{line['spent_epsilon']:.3f}",
+                line["refused"] or "-",
+            )
+            for line in document["owners"]
+        ],
+    )
+    print_line("")
+    facts = {
+        "engine": document["engine"],
+        "noise": "simulated from the seed: it protects nobody"
+        if document["noise"] == "simulated"
+        else document["noise"],
+        "privacy": f"epsilon is about one record, at delta {document['delta']:g}",
+        "accuracy": f"{document['accuracy']:.1%} (loss {document['loss']:.4f}) on the buyer's own "
+        "records",
+        "model": file,
+    }
+    print_facts(facts)

@@ -1,0 +1,246 @@
+"""The table of cheats: where an honest market is bent, and why a device refuses it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from json import dumps
+from typing import Any
+
+from agent.malicious_market import CARD, PAYMENT, ROUNDS, Asked, Raw, model_of, problem
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.keys import SigningKey
+
+Bend = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cheat."""
+
+    id: str
+    place: str
+    bend: Bend
+    reason: str = ""
+    """Why the device refuses; empty where there is no answer to be understood at all."""
+    says: str = ""
+    """What its sentence says."""
+
+
+def items(**changed: Any) -> Bend:
+    """Change items of a document."""
+    return lambda document: {**document, **changed}
+
+
+def without(name: str) -> Bend:
+    """Leave an item of a document out."""
+    return lambda document: {key: value for key, value in document.items() if key != name}
+
+
+def announced(bend: Bend) -> Bend:
+    """Bend what is announced only."""
+    return lambda document: bend(document) if document["state"] == "announced" else document
+
+
+def raw(text: str) -> Bend:
+    return lambda _: Raw(text.encode())
+
+
+def total(text: str) -> Bend:
+    """Write P in a way that no library would."""
+    return announced(
+        lambda document: Raw(
+            dumps(document).replace('"total_budget": 1.0', f'"total_budget": {text}').encode()
+        )
+    )
+
+
+OFFERS = [
+    Case("total NaN", "task", total("NaN"), "", "not answer like a market"),
+    Case("total infinite", "task", total("Infinity"), "", "not answer like a market"),
+    Case("total 1e999", "task", total("1e999"), "", "not answer like a market"),
+    Case("total of many digits", "task", total("9" * 5000), "", "not answer like a market"),
+    Case("total 0", "task", announced(items(total_budget=0)), "offer", "above 0"),
+    Case("total below 0", "task", announced(items(total_budget=-1.0)), "offer", "above 0"),
+    Case("total none", "task", announced(items(total_budget=None)), "offer", "a number"),
+    Case("total text", "task", announced(items(total_budget="1")), "offer", "a number"),
+    Case("total true", "task", announced(items(total_budget=True)), "offer", "a number"),
+    Case("reward 0", "task", announced(items(reward_micro=0)), "offer", "above 0"),
+    Case("reward below 0", "task", announced(items(reward_micro=-5)), "offer", "above 0"),
+    Case("reward none", "task", announced(items(reward_micro=None)), "offer", "a number"),
+    Case("reward a list", "task", announced(items(reward_micro=[1])), "offer", "a number"),
+    Case("no offer", "task", announced(items(offer=None)), "offer", "without an offer"),
+    Case("no tick", "task", announced(items(tick=None)), "offer", "without an offer"),
+    Case("tick text", "task", announced(items(tick="0")), "document", "has tick '0'"),
+    Case("state a number", "task", announced(items(state=7)), "document", "has state 7"),
+    Case("state missing", "task", announced(without("state")), "document", "no state"),
+    Case("events text", "task", announced(items(events="3")), "document", "has events '3'"),
+    Case("a task that is a list", "task", announced(lambda _: [1]), "document", "no object"),
+    Case("a task that is nothing", "task", announced(lambda _: None), "document", "no object"),
+]
+
+
+def signed_by_another(offered: dict[str, Any]) -> dict[str, Any]:
+    other = SigningKey.generate().sign(canonical(offered["terms"]))
+    return {**offered, "market_signature": other}
+
+
+TERMS = [
+    Case("budget higher", "terms", items(budget=4.0), "changed-terms", "never planned"),
+    Case("budget lower", "terms", items(budget=0.001), "changed-terms", "never planned"),
+    Case("budget text", "terms", items(budget="0.5"), "changed-terms", "never planned"),
+    Case("budget a list", "terms", items(budget=[0.5]), "changed-terms", "never planned"),
+    Case("budget missing", "terms", without("budget"), "changed-terms", "never planned"),
+    Case("payment below the value", "terms", items(payment_micro=10), "price", "at least 1"),
+    Case("payment 0", "terms", items(payment_micro=0), "price", "at least 1"),
+    Case("payment below 0", "terms", items(payment_micro=-1), "changed-terms", "whole number"),
+    Case("payment a part", "terms", items(payment_micro=2e6 + 0.5), "changed-terms", "whole"),
+    Case("payment text", "terms", items(payment_micro="2000000"), "changed-terms", "whole"),
+    Case("payment true", "terms", items(payment_micro=True), "changed-terms", "whole"),
+    Case("clip", "terms", items(clip=100.0), "changed-terms", "clip 100"),
+    Case("rounds", "terms", items(rounds=ROUNDS + 1), "changed-terms", "rounds 5"),
+    Case("fewer rounds", "terms", items(rounds=1), "changed-terms", "rounds 1"),
+    Case("dimension", "terms", items(dimension=3), "changed-terms", "dimension 3"),
+    Case("samples", "terms", items(samples=1), "changed-terms", "samples 1"),
+    Case("payout", "terms", items(payout="upfront"), "changed-terms", "payout 'upfront'"),
+    Case("card", "terms", items(card="2" * 64), "changed-terms", "card '22"),
+    Case("owner", "terms", items(owner="owner:bob"), "changed-terms", "owner 'owner:bob'"),
+    Case("task", "terms", items(task="f" * 24), "changed-terms", "task 'ff"),
+    Case("kind", "terms", items(kind="plan"), "changed-terms", "kind 'plan'"),
+    Case("a noise scale of its own", "terms", items(noise_scale=1e-9), "changed-terms", "noise_"),
+    Case("a sigma of its own", "terms", items(sigma=1e-9), "changed-terms", "'sigma'"),
+    Case("an item that is null", "terms", items(sigma=None), "changed-terms", "'sigma'"),
+    Case("no kind", "terms", without("kind"), "changed-terms", "kind nothing"),
+    Case("unsigned", "offered", items(market_signature=""), "unsigned", "not signed"),
+    Case("no signature", "offered", without("market_signature"), "document", "no market_sig"),
+    Case("signature a number", "offered", items(market_signature=7), "document", "7"),
+    Case("signed by another", "offered", signed_by_another, "unsigned", "not signed"),
+    Case("another hash", "offered", items(digest="3" * 64), "changed-terms", "hash"),
+    Case("no terms", "offered", items(terms=None), "document", "None"),
+    Case("terms a list", "offered", items(terms=[1]), "document", "[1]"),
+    Case("nothing offered", "mine", items(terms=None), "document", "no object"),
+    Case("a record that is text", "mine", lambda _: "mine", "document", "no object"),
+    Case("a record without lines", "mine", without("line"), "document", "no line"),
+    Case("a line that is text", "mine", items(line="signed"), "document", "has line"),
+    Case("a line without state", "mine", items(line={"answered": 0}), "document", "no state"),
+]
+
+
+def asks(number: int, model: bytes | None = None) -> Bend:
+    """Ask about a round."""
+    return lambda _: Asked(number, model_of(number) if model is None else model)
+
+
+def doubles(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+NAN, INFINITE = float("nan"), float("inf")
+QUERIES = [
+    Case("round T", "query", asks(ROUNDS), "beyond-rounds", "0 to 3"),
+    Case("round T+1", "query", asks(ROUNDS + 1), "beyond-rounds", "0 to 3"),
+    Case("round -1", "query", asks(-1), "", "asks about round -1 after round -1"),
+    Case("round -5", "query", asks(-5), "", "asks about round -5 after round -1"),
+    Case("a huge round", "query", asks(2**70), "beyond-rounds", "0 to 3"),
+    Case("an old round", "query", asks(0), "past-round", "is over"),
+    Case("an old round, another model", "query", asks(0, doubles(9, 9)), "past-round", "over"),
+    Case("two models in a round", "query", asks(1, doubles(9, 9)), "other-model", "another model"),
+    Case("a model with NaN", "query", asks(2, doubles(0, NAN)), "no-model", "finite"),
+    Case("an infinite model", "query", asks(2, doubles(-INFINITE, 0)), "no-model", "finite"),
+    Case("an empty model", "query", asks(2, b""), "no-model", "found 0"),
+    Case("a short model", "query", asks(2, doubles(1)), "no-model", "found 8"),
+    Case("half a number more", "query", asks(2, b"\0" * 17), "no-model", "found 17"),
+    Case("ten times the model", "query", asks(2, b"\0" * 160), "", "more than the 17 bytes"),
+    Case("another hash", "headers", items(**{"Fedbourse-Query": "4" * 64}), "query", "hash"),
+    Case("a hash of no text", "headers", items(**{"Fedbourse-Query": ""}), "query", "hash"),
+    Case("another round", "headers", items(**{"Fedbourse-Round": "3"}), "query", "hash"),
+    Case("round text", "headers", items(**{"Fedbourse-Round": "two"}), "query", "no round"),
+    Case("no round", "headers", without("Fedbourse-Round"), "query", "no round"),
+    Case("no deadline", "headers", without("Fedbourse-Deadline"), "query", "no round"),
+    Case("another deadline", "headers", items(**{"Fedbourse-Deadline": "1"}), "query", "hash"),
+    Case("answers forgotten", "mine", items(line={"state": "signed", "answered": 3}), "forgotten",
+         "old copy"),
+    Case("line declined later", "mine", items(line={"state": "declined", "answered": 2}), "",
+         "declined"),
+    Case("line taken away", "mine", items(line=None), "", "not chosen"),
+]  # fmt: skip
+
+ESCAPES = Raw(b'{"code": "NotFound", "detail": "\\u001b[2Jgone", "status": 404}', 404)
+TRANSPORT = [
+    Case("a page", "task", raw("<html>welcome</html>"), "", "not answer like a market"),
+    Case("cut JSON", "task", raw('{"task": "0123'), "", "not answer like a market"),
+    Case("deep JSON", "task", raw("[" * 50_000), "", "not answer like a market"),
+    Case("no UTF-8", "task", lambda _: Raw(b'{"a": "\xff"}'), "", "not answer like a market"),
+    Case("nothing", "task", raw(""), "document", "no object"),
+    Case("a redirect", "task", lambda _: Raw(b"", 302, {"Location": "http://x/"}), "", "redirect"),
+    Case("a redirect of the question", "query",
+         lambda _: Raw(b"", 307, {"Location": "http://x/"}), "", "redirect"),
+    Case("17 MiB", "task", lambda _: Raw(b" " * (17 * 2**20)), "", "more than the"),
+    Case("less than it says", "task", lambda _: Raw(b"{", 200, {"Content-Length": "9"}), "",
+         "not answer"),
+    Case("compressed", "task", lambda _: Raw(b"x", 200, {"Content-Encoding": "gzip"}), "",
+         "compressed"),
+    Case("never an answer", "task", lambda _: Raw(b"{}", after_s=30.0), "", "not answer"),
+    Case("never a question", "query", lambda _: Raw(b"", after_s=30.0), "", "not answer"),
+    Case("an unknown status", "task", lambda _: Raw(b"x", 299), "", "not answer like a market"),
+    Case("always busy", "task", lambda _: problem("TooManyRequests", 429), "", "says the market"),
+    Case("an unknown reason", "task", lambda _: problem("Bribe", 418), "", "without a known"),
+    Case("escape sequences", "task", lambda _: ESCAPES, "", " [2Jgone"),
+]  # fmt: skip
+
+
+# Receipts: an answer has left, so one round is at risk, and never a second.
+
+
+def other_key(signed: dict[str, Any]) -> dict[str, Any]:
+    return {**signed, "market_signature": SigningKey.generate().sign(canonical(signed["receipt"]))}
+
+
+LESS = PAYMENT // ROUNDS - 1
+RECEIPTS = [
+    Case("none", "signed receipt", lambda _: None, "receipt"),
+    Case("an empty one", "signed receipt", lambda _: {}, "receipt"),
+    Case("a list", "signed receipt", lambda _: [1], "receipt"),
+    Case("text", "signed receipt", lambda _: "paid", "receipt"),
+    Case("receipt a list", "signed receipt", items(receipt=[1]), "receipt"),
+    Case("unsigned", "signed receipt", items(market_signature=None), "receipt"),
+    Case("signed by another", "signed receipt", other_key, "receipt"),
+    Case("another round", "receipt", items(round=3), "receipt"),
+    Case("another owner", "receipt", items(owner="owner:bob"), "receipt"),
+    Case("another task", "receipt", items(task="f" * 24), "receipt"),
+    Case("less than due", "receipt", items(earned_micro=LESS), "receipt"),
+    Case("nothing earned", "receipt", items(earned_micro=0), "receipt"),
+    Case("a count that does not rise", "receipt",
+         items(answered=1, earned_micro=PAYMENT // ROUNDS), "receipt"),
+    Case("no answer counted", "receipt", items(answered=0, earned_micro=0), "receipt"),
+    Case("a count beyond all", "receipt", items(answered=9), "receipt"),
+    Case("a count true", "receipt", items(answered=True), "receipt"),
+    Case("a count missing", "receipt", without("answered"), "receipt"),
+    Case("for another answer", "receipt", items(previous="5" * 64), "receipt"),
+    Case("an item more", "receipt", items(bonus=None), "receipt"),
+    Case("late, it says", "signed receipt", lambda _: problem("Conflict", 409), "unpaid"),
+    Case("bad, it says", "signed receipt", lambda _: problem("InvalidInput", 422), "unpaid"),
+]  # fmt: skip
+
+
+# Before anything is joined.
+
+ENROLMENTS = [
+    Case("nothing", "enrol", lambda _: None, "document"),
+    Case("no key", "enrol", without("market_public_key"), "document"),
+    Case("a key that is a number", "enrol", items(market_public_key=7), "document"),
+    Case("another key", "enrol", items(market_public_key=SigningKey.generate().public)),
+    Case("no owner", "enrol", without("owner"), "document"),
+    Case("a weak key", "enrol", items(market_public_key="A" * 43)),
+]
+CARDS = [
+    Case("another hash", "card", items(digest="6" * 64), "card"),
+    Case("another card", "card", items(card={**CARD.document, "clip": 5.0}), "card"),
+    Case("no card", "card", without("card"), "document"),
+    Case("an unknown item", "card", items(card={**CARD.document, "sigma": 1.0})),
+    Case("too few records", "card", items(card={**CARD.document, "samples": 10_000}), "card"),
+    Case("pages without an end", "tasks", items(next="7" * 24), "document"),
+    Case("tasks that are text", "tasks", items(tasks=["task"]), "document"),
+    Case("a card of nothing", "card", lambda _: None, "document"),
+]

@@ -1,0 +1,322 @@
+"""A market with one task and one owner that keeps its word, but for one thing that a test says.
+
+It speaks the market's API on loopback, with a key of its own. What it would say honestly passes
+through a **cheat**: a function that is named after the place where it is applied. All that a device
+ever told it is remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from fedbourse.wire.canonical import canonical, digest
+from fedbourse.wire.card import TaskCard
+from fedbourse.wire.keys import SigningKey
+from fedbourse.wire.messages import (
+    answer_message,
+    earned,
+    query_message,
+    receipt_message,
+    terms_message,
+)
+
+TASK = "0123456789abcdef01234567"
+OWNER = "owner:ann"
+ROUNDS = 4
+PAYMENT = 2_000_003
+CARD = TaskCard.of(
+    {
+        "goal": "Tell two kinds of things apart.",
+        "data": "A record is a thing: two numbers and its kind.",
+        "loss": "logistic",
+        "query": "gradient",
+        "compensation": "proportional",
+        "reward": 3.0,
+        "scaling": "0" * 64,
+        "model": "logistic",
+        "features": 2,
+        "classes": 2,
+        "dimension": 2,
+        "step_size": 0.5,
+        "rounds": ROUNDS,
+        "samples": 20,
+        "clip": 1.0,
+        "weights": "precision",
+        "payout": "vested",
+    }
+)
+Cheat = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """An answer that is no document."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    after_s: float = 0.0
+    """How long the market says nothing first."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, before it is hashed."""
+
+    round: int
+    model: bytes
+    deadline_ms: int = 2**41
+    previous: str = "0" * 64
+
+
+def model_of(number: int) -> bytes:
+    """Return the model that the honest market asks about in a round."""
+    return struct.pack("<2d", 0.1 * number, 0.5)
+
+
+class MaliciousMarket:
+    """Keeps the state of one trade; each request moves it on as an honest market would."""
+
+    def __init__(self, cheats: dict[str, Cheat], *, card: TaskCard = CARD, url: str = "") -> None:
+        self.cheats, self.card, self.url = cheats, card, url
+        self.key, self.key_shown = SigningKey.generate(), ""
+        self.state, self.tick, self.budget = "open", 0, 0.0
+        self.plans: list[float] = []
+        self.decisions: list[dict[str, Any]] = []
+        self.answers: list[tuple[int, bytes]] = []
+        """Every body that ever came: its round, and all of it."""
+        self.paid: dict[int, dict[str, Any]] = {}
+        self.asked: dict[int, str] = {}
+        self.keys: dict[str, list[str]] = defaultdict(list)
+        """The idempotency keys of all writes, by the last part of their paths."""
+        self.ticks = 1
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> dict[int, set[bytes]]:
+        """The different answers that left the device, by their rounds."""
+        found: dict[int, set[bytes]] = {}
+        for number, body in self.answers:
+            found.setdefault(number, set()).add(body)
+        return found
+
+    @property
+    def signed(self) -> bool:
+        """Whether the device ever signed."""
+        return any(decision["accept"] for decision in self.decisions)
+
+    def _said(self, place: str, honest: Any) -> Any:
+        return self.cheats.get(place, lambda same: same)(honest)
+
+    # what it says
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        """Return what a request is answered with."""
+        with self._lock:
+            *_, last = path.split("/")
+            name = {TASK: "task", "terms": "decide", "answer": "take"}.get(last, last)
+            return getattr(self, f"_{name.replace('enrolments', 'enrol')}")(path, query, body)
+
+    def _market(self, *_: Any) -> Any:
+        return self._said("market", {"public_key": self.key_shown or self.key.public})
+
+    def _enrol(self, *_: Any) -> Any:
+        document = {"device": "d", "owner": OWNER, "market_public_key": self.key.public}
+        return self._said("enrol", document)
+
+    def _tasks(self, *_: Any) -> Any:
+        return self._said("tasks", {"tasks": [self._document()], "next": None})
+
+    def _task(self, *_: Any) -> Any:
+        return self._said("task", self._document())
+
+    def _document(self) -> dict[str, Any]:
+        announced = self.state != "open"
+        return {
+            "task": TASK,
+            "state": self.state,
+            "buyer": "buyer:mallory",
+            "card": self.card.digest,
+            "reward_micro": 3_000_000 if announced else None,
+            "interested": 1,
+            "tick": self.tick,
+            "total_budget": 1.0 if announced else None,
+            "offer": digest(["offer", self.tick]) if announced else None,
+            "round": len(self.paid),
+            "events": 0,
+        }
+
+    def _card(self, *_: Any) -> Any:
+        return self._said("card", {"card": self.card.document, "digest": self.card.digest})
+
+    def _interest(self, *_: Any) -> Any:
+        self.state = "announced"
+        return {}
+
+    def _plan(self, _: str, __: Any, body: bytes) -> Any:
+        self.budget = json.loads(body)["budget"]
+        self.plans.append(self.budget)
+        self.tick += 1
+        if self.tick >= self.ticks:
+            self.state = "settled"
+        return {}
+
+    def terms(self) -> dict[str, Any]:
+        """Return the terms that it would sign."""
+        return terms_message(
+            self.card,
+            task=TASK,
+            owner=OWNER,
+            budget=self.budget,
+            payment_micro=PAYMENT,
+            line="1" * 64,
+        )
+
+    def _mine(self, *_: Any) -> Any:
+        chosen = self.state in ("settled", "training", "completed") and self.budget > 0
+        line = {
+            "state": "signed" if self.signed else "offered",
+            "answered": len(self.paid),
+            "payment_micro": PAYMENT,
+            "earned_micro": earned(PAYMENT, answered=len(self.paid), rounds=ROUNDS),
+            "leaf": "1" * 64,
+            "signature": self.decisions[-1]["signature"] if self.decisions else None,
+        }
+        terms = self._said("terms", self.terms()) if chosen else None
+        offered = {
+            "terms": terms,
+            "digest": digest(terms),
+            "market_signature": self.key.sign(canonical(terms)),
+        }
+        document = {
+            "line": line if chosen else None,
+            "terms": self._said("offered", offered) if chosen else None,
+            "receipt": self.paid[max(self.paid)] if self.paid else None,
+        }
+        return self._said("mine", document)
+
+    def _decide(self, _: str, __: Any, body: bytes) -> Any:
+        self.decisions.append(json.loads(body))
+        if self.signed:
+            self.state = "training"
+        return self._said("decide", {})
+
+    def _query(self, _: str, query: dict[str, str], ___: bytes) -> Any:
+        if self.state != "training":
+            return problem("Conflict", 409)
+        number = len(self.paid)
+        asked = self._said("query", Asked(number, model_of(number)))
+        if isinstance(asked, Raw):
+            return asked
+        if "query" not in self.cheats and asked.round <= int(query["after"]):
+            time.sleep(0.02)
+            return Raw(status=204)
+        message = query_message(
+            task=TASK,
+            round=asked.round,
+            model_hash=hashlib.sha256(asked.model).hexdigest(),
+            deadline_ms=asked.deadline_ms,
+            previous=asked.previous,
+        )
+        self.asked[asked.round] = digest(message)
+        headers = {
+            "Fedbourse-Round": str(asked.round),
+            "Fedbourse-Query": digest(message),
+            "Fedbourse-Previous": asked.previous,
+            "Fedbourse-Deadline": str(asked.deadline_ms),
+        }
+        return Raw(asked.model, headers=self._said("headers", headers))
+
+    def _take(self, path: str, _: Any, body: bytes) -> Any:
+        number = int(path.split("/")[-2])
+        self.answers.append((number, body))
+        message = answer_message(
+            task=TASK,
+            round=number,
+            owner=OWNER,
+            vector_hash=hashlib.sha256(body).hexdigest(),
+            query=self.asked[number],
+        )
+        answered = len(self.paid) + (number not in self.paid)
+        receipt = self._said(
+            "receipt",
+            receipt_message(
+                task=TASK,
+                owner=OWNER,
+                round=number,
+                answered=answered,
+                earned_micro=earned(PAYMENT, answered=answered, rounds=ROUNDS),
+                answer=digest(message),
+            ),
+        )
+        signed = {"receipt": receipt, "market_signature": self.key.sign(canonical(receipt))}
+        self.paid.setdefault(number, signed)
+        if len(self.paid) == ROUNDS:
+            self.state = "completed"
+        return self._said("signed receipt", signed)
+
+
+def problem(code: str, status: int) -> Raw:
+    """Return a refusal as the market's API shapes it."""
+    body = json.dumps({"code": code, "detail": "says the market", "status": status}).encode()
+    return Raw(body, status, {"Content-Type": "application/problem+json"})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def _serve(self) -> None:
+        path, _, query = self.path.partition("?")
+        asked = dict(part.split("=", 1) for part in query.split("&") if part)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if key := self.headers.get("Idempotency-Key"):
+            self.server.market.keys[path.split("/")[-1]].append(key)  # type: ignore
+        said = self.server.market.answer(self.command, path, asked, body)  # type: ignore
+        if not isinstance(said, Raw):
+            said = Raw(json.dumps(said).encode(), headers={"Content-Type": "application/json"})
+        if said.after_s and self.server.ending.wait(said.after_s):  # type: ignore
+            return
+        self.send_response(said.status)
+        for name, text in {"Content-Length": str(len(said.body)), **said.headers}.items():
+            self.send_header(name, text)
+        self.end_headers()
+        with suppress(OSError):  # the device has read enough
+            self.wfile.write(said.body)
+
+    do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the library's names
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # closing waits for them: no socket is left behind
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing: a device may hang up."""
+
+
+@contextmanager
+def malicious_market(**options: Any) -> Iterator[MaliciousMarket]:
+    """Serve a market on a free port; ``cheats`` can be changed at any time."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    options.setdefault("cheats", {})
+    market = MaliciousMarket(url=f"http://127.0.0.1:{server.server_address[1]}", **options)
+    server.market, server.ending = market, threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield market
+    finally:
+        server.ending.set()  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,90 @@
+"""Advice: what budgets earn and cost, and the best one marked."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.malicious_market import CARD
+from fedbourse.agent.advice import advise
+from fedbourse.errors import InvalidInput
+from fedbourse.wire.card import TaskCard
+
+ANNOUNCED = {"total_budget": 1.0, "reward_micro": 3_000_000, "tick": 2, "interested": 4}
+OPEN = {"total_budget": None, "reward_micro": None, "tick": 0, "interested": 4}
+
+
+def asked(task=ANNOUNCED, *, card=CARD, value=1.0, cap=5.0, left=5.0, budgets=None):
+    return advise(card, task, value=value, lifetime_cap=cap, left=left, budgets=budgets)
+
+
+@settings(max_examples=60)
+@given(st.floats(0.05, 20), st.floats(0.05, 20), st.integers(1, 10**8), st.floats(0.01, 100))
+def test_no_budget_on_a_fine_grid_beats_the_best(value, total, reward, left) -> None:
+    task = {**ANNOUNCED, "total_budget": total, "reward_micro": reward}
+    advice = asked(task, value=value, left=left, cap=200.0)
+    most = min(CARD.max_rho, left)
+    assert 0 <= advice.best.budget <= most
+    grid = np.linspace(0, most, 500)
+    with np.errstate(invalid="ignore"):
+        shares = np.where(grid > 0, grid / (grid + advice.others), 0.0)
+    # At a total that nobody else holds up any small budget would win all: a limit, not a budget.
+    if advice.others > 1e-12:
+        best = (advice.reward * shares - value * grid).max()
+        assert advice.best.utility >= best - 1e-9 * advice.reward
+
+
+@settings(max_examples=25)
+@given(st.floats(0.1, 10), st.floats(0.1, 10))
+def test_pay_epsilon_and_share_rise_with_the_budget(value, total) -> None:
+    advice = asked({**ANNOUNCED, "total_budget": total}, value=value)
+    assert advice.best in advice.choices
+    for name in ("budget", "pay", "epsilon", "cap_share"):
+        column = [getattr(choice, name) for choice in advice.choices]
+        assert column == sorted(column), name
+    for choice in advice.choices:
+        assert choice.pay <= advice.reward
+        assert choice.cap_share == choice.budget / 5.0
+        assert choice.utility == pytest.approx(choice.pay - value * choice.budget)
+
+
+def test_the_reply_at_an_announced_total_is_the_plan() -> None:
+    from fedbourse.agent import Wish
+
+    planned = Wish().plan(CARD, value=1.0, reward=3.0, total=1.0, left=5.0)
+    assert asked().best.budget == pytest.approx(planned)
+    assert "total of 1 at tick 2" in asked().basis
+
+
+def test_before_an_announcement_others_are_assumed() -> None:
+    advice = asked(OPEN)
+    assert "3 others with a value like yours" in advice.basis
+    assert advice.reward == 3.0
+    assert advice.best.budget == pytest.approx(advice.others / 3)  # a game of equals
+    assumed = TaskCard.of({**CARD.document, "assumptions": {"weight": 9.0}})
+    assert "from 1 to 5, as the buyer assumes" in asked(OPEN, card=assumed).basis
+
+
+def test_a_reward_that_is_not_known_yet_is_said() -> None:
+    best = {**CARD.document, "reward": "best", "max_reward": 9.0, "assumptions": {"weight": 9.0}}
+    with pytest.raises(InvalidInput, match="not announced yet"):
+        asked(OPEN, card=TaskCard.of(best))
+
+
+def test_a_used_up_cap_leaves_nothing_to_choose() -> None:
+    advice = asked(left=0.0)
+    assert advice.best.budget == advice.best.pay == advice.best.utility == 0
+    assert advice.choices == (advice.best,)
+
+
+def test_own_budgets_are_shown_beside_the_best() -> None:
+    advice = asked(budgets=[0.0, 0.1, 40.0])
+    assert [c.budget for c in advice.choices] == sorted({0.0, 0.1, 40.0, advice.best.budget})
+    for wrong in (-1.0, float("nan"), "1", None):
+        with pytest.raises(InvalidInput):
+            asked(budgets=[wrong])
+    for task in ({**ANNOUNCED, "total_budget": 0}, {**ANNOUNCED, "total_budget": "x"},
+                 {**ANNOUNCED, "reward_micro": 0}, {**ANNOUNCED, "reward_micro": None},
+                 {**ANNOUNCED, "reward_micro": -3}):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            asked(task)

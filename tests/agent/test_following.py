@@ -1,0 +1,144 @@
+"""An agent that was ended anywhere, or is asked twice, goes on as if nothing had happened."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.malicious_market import CARD, PAYMENT, ROUNDS, TASK, malicious_market, problem
+from agent.owners import Data, answered, followed, joined
+from fedbourse.agent import Agent, DeviceSettings, Wish
+from fedbourse.agent.following import Following
+from fedbourse.errors import Conflict, Refused, Unreachable
+from fedbourse.wire.card import TaskCard
+
+SETTINGS = DeviceSettings(value=1.0, lifetime_cap=5.0)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbourse.wire.connection._pause_s", lambda attempt: 0.0)
+    monkeypatch.setattr("fedbourse.agent.following._WAIT_S", 0.0)
+
+
+def test_a_deal_from_before_is_looked_up_again(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        with Agent.create(tmp_path / "device", SETTINGS, data=Data()) as agent:
+            agent.enrol(market.url, "fbe_token")
+            deal = agent.join(TASK)
+            agent.follow(deal, until="signed")
+            assert deal.state == "joined"  # the caller's own copy
+            ended = agent.follow(deal)
+        assert (ended.state, ended.outcome) == ("ended", "completed")
+        assert sorted(market.left) == list(range(ROUNDS))
+
+
+def test_an_interest_that_never_came_is_said_again(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.state = "open"  # as if the device had ended before it could register
+        outcome = followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        assert outcome.ledger.earned_micro == PAYMENT
+
+
+def test_an_enrolment_whose_answer_was_lost_is_repeated_with_the_same_key(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        keys: list[Any] = []
+        market.cheats["enrol"] = lambda said: keys.append(1) or problem("Unreachable", 503)
+        with Agent.create(tmp_path / "device", SETTINGS, data=Data()) as agent:
+            with pytest.raises(Unreachable):
+                agent.enrol(market.url, "fbe_token")
+            assert not agent.deals.markets()
+            del market.cheats["enrol"]
+            agent.enrol(market.url, "fbe_token")
+            agent.enrol(market.url, "fbe_token")
+            assert len(agent.deals.markets()) == 1
+        assert len(set(market.keys["enrolments"])) == 1
+        assert len(keys) > 1
+
+
+def test_what_an_applications_data_source_raises_comes_out_of_run(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 1)
+
+        def broken(card: object) -> Any:
+            raise ZeroDivisionError("their own mistake")
+
+        with (
+            Agent(folder, data=broken) as agent,
+            pytest.raises(ZeroDivisionError, match="their own"),
+        ):
+            agent.run()
+        assert len(market.left) == 1
+
+
+def test_one_task_that_does_not_fit_hides_no_other(tmp_path: Path) -> None:
+    big = TaskCard.of({**CARD.document, "samples": 5000})
+    with malicious_market(card=big) as first, malicious_market() as second:
+        told: list[dict[str, Any]] = []
+
+        def hear(event: dict[str, Any]) -> None:
+            told.append(event)
+            if event["event"] == "ended":
+                agent.stop.set()
+
+        with Agent.create(tmp_path / "device", SETTINGS, data=Data(), on_event=hear) as agent:
+            agent.enrol(first.url, "fbe_token")
+            agent.enrol(second.url, "fbe_token")
+            timer = threading.Timer(20, agent.stop.set)
+            timer.start()
+            agent.run(join_open=True)
+            timer.cancel()
+            (deal,) = agent.deals.deals()
+        assert deal.market == second.key.public
+        assert deal.outcome == "completed"
+        assert [event["event"] for event in told].count("not-joined") == 1
+
+
+def test_a_task_is_joined_once_it_is_open_and_only_then(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.state = "announced"
+        with Agent(folder, data=Data()) as agent:
+            with pytest.raises(Conflict):
+                agent.join(TASK)
+            market.state = "open"
+            assert agent.join(TASK, Wish(most=0.1)).wish.most == 0.1
+        answered(folder, 0)
+        assert market.plans == [0.1]
+        with Agent(folder, data=Data()) as agent, pytest.raises(Conflict, match="signed"):
+            agent.join(TASK)
+
+
+@pytest.mark.parametrize("wish", [Wish(budget=6.0), Wish(budget=5.0000001)])
+def test_a_budget_over_the_cap_is_refused_at_once(wish: Wish, tmp_path: Path) -> None:
+    with malicious_market() as market:
+        with Agent.create(tmp_path / "device", SETTINGS, data=Data(forbidden=True)) as agent:
+            agent.enrol(market.url, "fbe_token")
+            with pytest.raises(Refused) as refused:
+                agent.join(TASK, wish)
+            assert [each.reason for each in agent.ledger().refusals] == ["over-cap"]
+        assert refused.value.reason == "over-cap"
+        assert market.state == "open"
+
+
+def test_answers_may_be_sent_as_floats(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market, answers="float32")
+        outcome = followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        assert outcome.ledger.earned_micro == PAYMENT
+        assert {len(body) for _, body in market.answers} == {4 * CARD.dimension}
+
+
+def test_a_device_that_ignores_what_it_risks_would_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Following, "_unpaid", lambda *_, **__: [])
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.cheats["signed receipt"] = lambda _: problem("Conflict", 409)
+        outcome = followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        assert len(market.left) == ROUNDS  # where a right device stops after one
+        assert "unpaid" not in outcome.reasons

@@ -1,0 +1,326 @@
+"""Every cheat of a market is refused before the owner's data is touched, and the reason is kept.
+
+``cheats`` is the table of them. The data of the device that meets a cheat raises when it is read.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.cheats import (
+    CARDS,
+    ENROLMENTS,
+    OFFERS,
+    QUERIES,
+    RECEIPTS,
+    TERMS,
+    TRANSPORT,
+    Case,
+    announced,
+    items,
+)
+from agent.malicious_market import (
+    CARD,
+    PAYMENT,
+    ROUNDS,
+    Asked,
+    Raw,
+    malicious_market,
+    model_of,
+    problem,
+)
+from agent.owners import Data, answered, followed, joined
+from fedbourse.agent import Agent, DeviceSettings, market_client
+from fedbourse.errors import FedbourseError, Refused
+from fedbourse.privacy import ExactNoise
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import SigningKey
+from fedbourse.wire.messages import privacy_terms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a device wait as short as the test can."""
+    monkeypatch.setattr("fedbourse.wire.connection._pause_s", lambda attempt: 0.0)
+    monkeypatch.setattr("fedbourse.agent.following._WAIT_S", 0.0)
+    monkeypatch.setattr(market_client, "Connection", partial(Connection, timeout_s=1.0))
+
+
+def check(case: Case, outcome: Any) -> None:
+    """Compare what a device did with what it should have done."""
+    assert outcome.in_time, outcome.events
+    assert case.says in outcome.sentences
+    assert "\x1b" not in outcome.sentences
+    assert outcome.reasons == ([case.reason] if case.reason else [])
+    assert outcome.error is not None or outcome.events[-1]["event"] != "answered"
+
+
+@pytest.mark.parametrize("case", [*OFFERS, *TERMS], ids=lambda case: case.id)
+def test_a_cheat_before_the_signature_is_refused(case: Case, tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.cheats[case.place] = case.bend
+        outcome = followed(folder, Data(forbidden=True))
+        check(case, outcome)
+        assert not market.signed
+        assert not market.left
+        assert outcome.ledger.spent == outcome.ledger.reserved == 0
+
+
+@pytest.mark.parametrize("case", [*QUERIES, *TRANSPORT], ids=lambda case: case.id)
+def test_a_cheat_in_training_is_refused_and_costs_nothing(case: Case, tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        spent = answered(folder, 2).spent
+        market.cheats[case.place] = case.bend
+        outcome = followed(folder, Data(forbidden=True))
+        check(case, outcome)
+        assert outcome.spent == spent
+        assert {number: len(bodies) for number, bodies in market.left.items()} == {0: 1, 1: 1}
+
+
+def test_the_table_would_catch_a_device_that_answers(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 2)
+        with pytest.raises(AssertionError, match="the data was touched"):
+            followed(folder, Data(forbidden=True))
+
+
+def test_an_honest_market_gets_every_answer_and_pays_it(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        outcome = followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        assert outcome.events[-1]["event"] == "ended"
+        assert outcome.ledger.entries[0].deal.outcome == "completed"
+        assert outcome.ledger.earned_micro == PAYMENT
+        assert outcome.spent <= outcome.ledger.entries[0].budget
+        assert sorted(market.left) == list(range(ROUNDS))
+
+
+# An answer has left: one round is at risk, and never a second.
+
+
+def unpaid_at_the_market(document: dict[str, Any]) -> dict[str, Any]:
+    """Show no receipt afterwards either."""
+    return {**document, "receipt": None}
+
+
+@pytest.mark.parametrize("risked", [1, 2])
+@pytest.mark.parametrize("case", RECEIPTS, ids=lambda case: case.id)
+def test_without_a_receipt_no_more_rounds_are_risked(
+    case: Case, risked: int, tmp_path: Path
+) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market, risk_rounds=risked)
+        spent = answered(folder, 1).spent
+        market.cheats[case.place] = case.bend
+        market.cheats["mine"] = unpaid_at_the_market
+        outcome = followed(
+            folder,
+            Data(),
+            until=lambda told: told.get("reason") == "unpaid" or told["event"] == "ended",
+        )
+        assert outcome.in_time
+        assert outcome.spent == spent * (1 + risked)
+        assert len(market.left) == 1 + risked
+        assert case.reason in outcome.reasons
+        if risked < ROUNDS - 1:
+            assert "unpaid" in outcome.reasons
+        # Nor after a restart: what was risked is remembered.
+        again = followed(folder, Data(forbidden=True))
+        assert again.spent == outcome.spent
+        assert len(market.left) == 1 + risked
+
+
+def test_a_receipt_that_comes_later_counts_only_if_it_says_what_is_due(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 1)
+        market.cheats["signed receipt"] = lambda _: problem("Conflict", 409)
+        stop = lambda told: told["event"] == "unpaid"  # noqa: E731
+        followed(folder, Data(), until=stop)
+        honest = dict(market.paid[1]["receipt"])
+        low = {**honest, "answered": 1, "earned_micro": PAYMENT // ROUNDS}
+        for receipt, taken in ((low, False), (honest, True)):
+            signed = {"receipt": receipt, "market_signature": market.key.sign(canonical(receipt))}
+            market.cheats["mine"] = items(receipt=signed)
+            outcome = followed(
+                folder, Data(), until=lambda told: told["event"] in ("unpaid", "refused")
+            )
+            assert (len(market.left) == 3) is taken
+            if not taken:
+                assert outcome.reasons == ["receipt"]
+
+
+# The same round again, other markets, and what is over.
+
+
+def test_a_repeated_question_gets_the_same_bytes_whatever_happens(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.cheats["signed receipt"] = lambda _: problem("Unreachable", 503)
+        for _ in range(3):
+            followed(folder, Data())
+        assert len(market.answers) >= 3
+        assert len(market.left[0]) == 1
+        del market.cheats["signed receipt"]
+        outcome = followed(folder, Data())
+        assert outcome.ledger.earned_micro == PAYMENT
+
+
+def test_rounds_out_of_order_are_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 1)
+        asked = iter([3, 2, 1])
+        market.cheats["query"] = lambda _: Asked(number := next(asked, 1), model_of(number))
+        outcome = followed(folder, Data(), until=lambda told: told["event"] == "refused")
+        outcome = followed(
+            folder, Data(forbidden=True), until=lambda told: told["event"] == "refused"
+        )
+        assert outcome.reasons == ["past-round"]
+        assert sorted(market.left) == [0, 3]
+
+
+def test_noise_is_of_the_devices_own_scale(tmp_path: Path) -> None:
+    drawn = []
+
+    def noise(terms: Any) -> ExactNoise:
+        drawn.extend(terms)
+        return ExactNoise(terms)
+
+    with malicious_market(cheats={"headers": items(**{"Fedbourse-Sigma": "1e-9"})}) as market:
+        outcome = followed(joined(tmp_path / "device", market), Data(), noise=noise)
+        (entry,) = outcome.ledger.entries
+        due = privacy_terms(CARD, task=entry.deal.name, budget=market.plans[-1])
+        assert [terms.digest for terms in drawn] == [due.digest]
+
+
+def test_a_task_that_is_over_stays_over(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        spent = answered(folder, 2).spent
+        market.state = "completed"
+        assert followed(folder, Data(forbidden=True)).events[-1]["event"] == "ended"
+        market.state = "training"
+        outcome = followed(folder, Data(forbidden=True))
+        assert not outcome.events
+        assert outcome.spent == spent
+        assert outcome.ledger.reserved == 0
+
+
+def test_other_terms_after_the_signature_are_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 0)
+        # As if the signature had never come, and for less pay that the policy would accept.
+        market.decisions.clear()
+        market.state = "settled"
+        market.cheats["terms"] = items(payment_micro=PAYMENT - 1)
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["changed-terms"]
+        assert not market.signed
+        assert outcome.ledger.reserved == outcome.spent == 0
+
+
+def test_a_reward_that_changes_between_ticks_is_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        market.ticks = 3
+        folder = joined(tmp_path / "device", market)
+        market.cheats["task"] = announced(
+            lambda task: {**task, "reward_micro": 3_000_000 + task["tick"]}
+        )
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["offer"]
+        assert len(market.plans) == 1
+
+
+def test_a_market_with_another_key_is_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 2)
+        market.key_shown = SigningKey.generate().public
+        outcome = followed(folder, Data(forbidden=True))
+        assert "shows the key" in str(outcome.error)
+        assert len(market.left) == 2
+
+
+def test_a_market_that_comes_back_with_another_key_is_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 2)
+
+        def away(_: Any) -> Raw:
+            market.key_shown = SigningKey.generate().public
+            del market.cheats["query"]
+            return Raw(b"", 299, {"Content-Encoding": "gzip"})
+
+        market.cheats["query"] = away
+        outcome = followed(folder, Data(forbidden=True), until=lambda told: False)
+        assert "shows the key" in str(outcome.error)
+        assert len(market.left) == 2
+
+
+def test_one_task_name_at_two_markets_is_two_accounts_under_one_cap(tmp_path: Path) -> None:
+    with malicious_market() as first, malicious_market() as second:
+        folder = joined(tmp_path / "device", first, lifetime_cap=1.0)
+        answered(folder, 1)
+        with Agent(folder, data=Data()) as agent:
+            agent.enrol(second.url, "fbe_token")
+            agent.join(agent.tasks("open", server=second.url)[0]["task"], server=second.url)
+        outcome = followed(folder, Data())
+        one, two = outcome.ledger.entries
+        assert one.deal.task == two.deal.task
+        assert one.deal.name != two.deal.name
+        assert (one.answered, two.answered) == (1, ROUNDS)
+        assert two.budget == second.plans[-1] == pytest.approx(1.0 - first.plans[-1])
+        assert outcome.ledger.spent + outcome.ledger.reserved <= 1
+
+
+def _enrol_and_join(agent: Agent, url: str) -> None:
+    agent.enrol(url, "fbe_token")
+    agent.join(agent.tasks("open")[0]["task"])
+
+
+@pytest.mark.parametrize("case", [*ENROLMENTS, *CARDS], ids=lambda case: case.id)
+def test_a_cheat_before_joining_leaves_no_deal(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbourse.agent.market_client._PAGES_MAX", 5)
+    settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
+    with (
+        malicious_market(cheats={case.place: case.bend}) as market,
+        Agent.create(tmp_path / "device", settings, data=Data(forbidden=True)) as agent,
+    ):
+        with pytest.raises(FedbourseError) as refused:
+            _enrol_and_join(agent, market.url)
+        assert isinstance(refused.value, Refused) is bool(case.reason)
+        assert not case.reason or refused.value.reason == case.reason
+        assert not agent.deals.deals()
+        assert market.state == "open"
+
+
+def test_a_stranger_with_a_markets_name_gets_nothing(tmp_path: Path) -> None:
+    with malicious_market() as market, malicious_market() as stranger:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 1)
+        # It shows the market's key, which everybody knows, and cannot sign with it.
+        stranger.key_shown = market.key.public
+        stranger.cheats["enrol"] = items(market_public_key=market.key.public)
+        with Agent(folder, data=Data()) as agent:
+            agent.enrol(stranger.url, "fbe_token")
+        stranger.state, stranger.budget = "training", market.budget
+        stranger.decisions = list(market.decisions)
+        stranger.paid = dict(market.paid)
+        outcome = followed(folder, Data(), until=lambda told: told.get("round") == 2)
+        assert outcome.reasons == ["receipt", "receipt"]
+        assert [refusal.round for refusal in outcome.ledger.refusals] == [1, 2]
+        assert len(stranger.left) == 1

@@ -1,0 +1,520 @@
+"""Every command of a device, as an owner types it, against a market that runs."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from cli.markets import (
+    CARD,
+    WAIT_S,
+    Shell,
+    command,
+    new_token,
+    paid_in,
+    running_market,
+    until,
+)
+from fedbourse.cli import main
+from fedbourse.cli.device_chart import chart
+from fedbourse.privacy.zcdp import epsilon
+
+ROUNDS = 6
+LAYOUT = {
+    "columns": [{"name": "height", "shift": 170.0, "scale": 10.0}],
+    "label": "kind",
+    "classes": ["cat", "dog"],
+}
+DEADLINES = {"interest_s": 600, "tick_s": 30, "plans_s": 120, "terms_s": 60, "round_s": 60}
+TASK_CARD = CARD | {"rounds": ROUNDS, "layout": LAYOUT, "deadlines": DEADLINES}
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    with running_market(tmp_path_factory.mktemp("device") / "market") as running:
+        yield running
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command that needs no market's address; return its code and what it printed."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([*map(str, arguments)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def refused(cli):
+    """Return the code and the one sentence of a command that must fail."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code, out, err = cli(*arguments)
+        assert code != 0, out
+        assert err.startswith("fedbourse: ")
+        assert len(err.strip().splitlines()) == 1, err
+        return code, err
+
+    return run
+
+
+@pytest.fixture
+def shell(capsys, market):
+    return Shell(capsys, market.url)
+
+
+class World:
+    """A buyer, and devices that are enrolled, in one folder."""
+
+    def __init__(self, shell, market, folder, cli) -> None:
+        self.shell, self.market, self.folder, self._cli = shell, market, folder, cli
+        self._name = f"{folder.name}".replace("_", "-")[-20:].strip("-.")
+        self.buyer_party = f"buyer:{self._name}"
+        self.buyer = new_token(shell, market, self.buyer_party, folder)
+        paid_in(
+            shell,
+            market,
+            self.buyer,
+            party=self.buyer_party,
+            credits="10",
+            reference=f"pay-{self._name}",
+        )
+
+    def device(self, name: str, *options: object, value: float = 1.0):
+        """Make a device with records, and enrol it."""
+        folder, table = self.folder / name, self.folder / f"{name}.csv"
+        heights = 170 + 10 * np.random.default_rng(len(name)).normal(size=150)
+        rows = [f"{i},{h:.1f},{'dog' if h > 170 else 'cat'}" for i, h in enumerate(heights)]
+        table.write_text("\n".join(["id,height,kind", *rows]) + "\n")
+        made = ("init", "--value", value, "--lifetime-cap", 5, "--data", table, *options)
+        assert self("device", *made, "--folder", folder)
+        self.enrol(folder, name)
+        return folder
+
+    def enrol(self, folder, name: str) -> None:
+        token = self.folder / f"{name}.enrolment"
+        named = ("--owner", f"owner:{name}-{self._name}"[:60], "--out", token)
+        self.shell.json("token", "enrol", *named, token=self.market.operator)
+        self("device", "enrol", self.market.url, token, "--folder", folder)
+
+    def __call__(self, *arguments: object):
+        code, out, err = self._cli(*arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def task(self, card: dict = TASK_CARD) -> str:
+        file = self.folder / "card.json"
+        file.write_text(json.dumps(card))
+        task = self.shell.json("task", "create", file, token=self.buyer)["task"]
+        self.shell.json("task", "open", task, token=self.buyer)
+        return task
+
+    def announce(self, task: str) -> None:
+        self.shell.json("task", "announce", task, token=self.buyer)
+
+    def completed(self, *folders, card: dict = TASK_CARD) -> str:
+        """Carry out a whole task."""
+        task = self.task(card)
+        for folder in folders:
+            self("device", "join", task, "--no-wait", "--folder", folder)
+        self.announce(task)
+        with started(*(("run", "--folder", folder) for folder in folders)) as running:
+            for process in running:
+                assert process.wait(timeout=WAIT_S) == 0, process.stderr.read()
+        return task
+
+
+@contextmanager
+def started(*commands):
+    """Start commands of devices, and end them with the block."""
+    running = [
+        subprocess.Popen(
+            command("device", *each, "--json"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for each in commands
+    ]
+    try:
+        yield running
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def wait_for(process, kind: str, count: int = 1) -> None:
+    """Read a device's progress until something has happened so often."""
+    for line in process.stderr:
+        count -= json.loads(line)["event"] == kind
+        if not count:
+            return
+    raise AssertionError(f"it ended before {kind}")
+
+
+@pytest.fixture
+def world(shell, market, tmp_path, cli):
+    return World(shell, market, tmp_path, cli)
+
+
+# init
+
+
+def test_a_folder_is_for_its_owner_alone_whatever_the_umask(cli, tmp_path) -> None:
+    before = os.umask(0)
+    try:
+        folder = tmp_path / "device"
+        code, out, _ = cli(
+            "device", "init", "--value", 1.5, "--lifetime-cap", 2, "--folder", folder
+        )
+    finally:
+        os.umask(before)
+    assert code == 0
+    assert "2 rho, which is epsilon" in out
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = list(folder.iterdir())
+    assert {"device.json", "device.key", "spend.db"} <= {file.name for file in files}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
+    named = ("--lifetime-epsilon", 3, "--folder", tmp_path / "device", "--json")
+    code, out, _ = cli("device", "init", "--value", 1, *named)
+    found = json.loads(out)
+    assert code == 0
+    assert 2.999 < epsilon(rho=found["lifetime_cap"], delta=1e-5) <= 3
+    assert found["lifetime_epsilon"] == epsilon(rho=found["lifetime_cap"], delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--value 1", "one of them; found none"),
+        ("--value 1 --lifetime-cap 1 --lifetime-epsilon 1", "one of them; found both"),
+        ("--value 0 --lifetime-cap 1", "value must be"),
+        ("--value nan --lifetime-cap 1", "value must be"),
+        ("--value 1 --lifetime-cap inf", "lifetime_cap must be"),
+        ("--value 1 --lifetime-cap -1", "lifetime_cap must be"),
+        ("--value 1 --lifetime-epsilon 1e99", "epsilon must lie between"),
+        ("--value 1 --lifetime-epsilon 1 --delta 2", "delta must"),
+        ("--value 1 --lifetime-cap 1 --risk-rounds 0", "risk_rounds must be"),
+        ("--value 1 --lifetime-cap 1 --least-price -1", "least_price must be"),
+        ("--value 1 --lifetime-cap 1 --only-buyer ann", "this is for buyer:NAME"),
+        ("--value 1 --lifetime-cap 1 --data nothing.csv", "nothing.csv cannot be read"),
+        ("--value 1 --lifetime-cap 1 --data data.txt", "--data must be a .csv"),
+        ("--value 1 --lifetime-cap 1 --noise none", "noise"),
+        ("--lifetime-cap 1", "--value"),
+    ],
+)
+def test_wrong_settings_make_no_folder(refused, tmp_path, options, sentence) -> None:
+    folder = tmp_path / "device"
+    code, said = refused("device", "init", *options.split(), "--folder", folder)
+    assert (code, sentence in said) == (2, True), said
+    assert not folder.exists()
+
+
+def test_a_device_is_never_overwritten_and_strangers_files_are_left_alone(
+    refused, cli, tmp_path
+) -> None:
+    init = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder")
+    assert cli(*init, tmp_path / "one")[0] == 0
+    key = (tmp_path / "one" / "device.key").read_bytes()
+    assert refused(*init, tmp_path / "one")[0] == 5
+    assert (tmp_path / "one" / "device.key").read_bytes() == key
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "letter.txt").write_text("mine")
+    assert "letter.txt" in refused(*init, tmp_path / "two")[1]
+    assert refused(*init, tmp_path / "two" / "letter.txt")[0] == 5
+
+
+@pytest.mark.parametrize("name", ["tasks", "advise latest", "run", "ledger", "verify latest"])
+def test_a_folder_that_is_none_is_said_to_be_none(refused, tmp_path, name) -> None:
+    code, said = refused("device", *name.split(), "--folder", tmp_path / "nothing")
+    assert code == 10
+    assert "fedbourse device init makes one" in said
+
+
+def test_a_damaged_folder_is_said_to_be_damaged(refused, cli, tmp_path) -> None:
+    folder = tmp_path / "device"
+    cli("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", folder)
+    (folder / "spend.db").write_bytes(b"not a database, but long enough to be read as one" * 99)
+    assert refused("device", "ledger", "--folder", folder)[0] == 2
+    (folder / "device.json").write_text('{"version": 1')
+    assert "is damaged" in refused("device", "ledger", "--folder", folder)[1]
+
+
+# enrol
+
+
+def test_tokens_come_from_files_and_work_once(world, refused, tmp_path) -> None:
+    folder = world.device("ann")
+    used = tmp_path / "ann.enrolment"
+    enrol = ("device", "enrol", world.market.url)
+    other = tmp_path / "other"
+    world("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", other)
+    assert refused(*enrol, used, "--folder", other)[0] in (8, 9, 10, 11)
+    code, said = refused(*enrol, "fbe_secretsecret", "--folder", folder)
+    assert code == 2
+    assert "secretsecret" not in said
+    secret = used.read_text().strip()
+    (tmp_path / "wrong").write_text(secret[:-1] + ("A" if secret[-1] != "A" else "B"))
+    code, said = refused(*enrol, tmp_path / "wrong", "--folder", other)
+    assert (code, secret[4:] in said) == (8, False), said
+    (tmp_path / "two").write_text("one two")
+    assert "one token and nothing else" in refused(*enrol, tmp_path / "two", "--folder", folder)[1]
+    assert refused(*enrol, tmp_path / "missing", "--folder", folder)[0] == 2
+
+
+def test_a_market_that_does_not_answer_is_said_not_to(refused, cli, tmp_path) -> None:
+    folder, token = tmp_path / "device", tmp_path / "token"
+    cli("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", folder)
+    token.write_text("fbe_something")
+    named = ("http://127.0.0.1:9", token, "--folder", folder)
+    assert refused("device", "enrol", *named)[0] == 14
+    assert refused("device", "tasks", "--folder", folder)[0] == 10  # enrolled nowhere
+
+
+# tasks and advise
+
+
+def test_tasks_say_what_is_asked_and_whether_it_was_joined(world, cli) -> None:
+    folder, task = world.device("ann"), world.task()
+    (row,) = (r for r in world("device", "tasks", "--folder", folder)["tasks"] if r["task"] == task)
+    assert (row["samples"], row["rounds"], row["deal"]) == (100, ROUNDS, None)
+    world("device", "join", task, "--no-wait", "--folder", folder)
+    (row,) = (r for r in world("device", "tasks", "--folder", folder)["tasks"] if r["task"] == task)
+    assert row["deal"] == "joined"
+    out = cli("device", "tasks", "--folder", folder, "--state", "all")[1]
+    assert task in out
+
+
+def test_the_best_reply_is_marked_and_no_other_budget_is_better(world, cli) -> None:
+    folder, task = world.device("ann", value=1.3), world.task()
+    found = world("device", "advise", task, "--folder", folder)
+    best = found["best"]
+    assert best in found["choices"]
+    assert best["utility"] == max(choice["utility"] for choice in found["choices"])
+    for choice in found["choices"]:
+        assert choice["utility"] == pytest.approx(choice["pay"] - 1.3 * choice["budget"])
+        assert choice["cap_share"] == choice["budget"] / 5
+    asked = world("device", "advise", task, "--budgets", "0.1,0.2", "--folder", folder)
+    assert {0.1, 0.2, best["budget"]} == {choice["budget"] for choice in asked["choices"]}
+    out = cli("device", "advise", "latest", "--folder", folder)[1]
+    assert "best" in out
+    assert found["basis"] in out
+
+
+@pytest.mark.parametrize("budgets", ["", "a", "0.1,,0.2", "nan", "-1", "inf"])
+def test_wrong_budgets_are_refused(world, refused, budgets) -> None:
+    folder, task = world.device("ann"), world.task()
+    asked = ("--budgets", budgets) if not budgets.startswith("-") else (f"--budgets={budgets}",)
+    assert refused("device", "advise", task, *asked, "--folder", folder)[0] == 2
+
+
+def test_a_chart_uses_the_letters_that_the_terminal_has(world) -> None:
+    from fedbourse.agent import Agent
+
+    folder, task = world.device("ann"), world.task()
+    with Agent(folder, read_only=True) as agent:
+        advice = agent.advise(task)
+    for encoding, best in (("utf-8", "▲"), ("ascii", "^"), ("latin-1", "^"), ("none", "^")):
+        lines = chart(advice, encoding=encoding)
+        assert max(map(len, lines)) < 100
+        assert best in lines[-2]
+        if encoding == "ascii":
+            "".join(lines).encode("ascii")
+
+
+# join, run, ledger, verify
+
+
+def test_from_joining_to_the_last_receipt(world, cli) -> None:
+    ann, bob = world.device("ann"), world.device("bob", value=1.2)
+    task = world.task()
+    with started(*(("join", task, "--folder", each) for each in (ann, bob))) as joining:
+        for process in joining:
+            wait_for(process, "registered")
+        world.announce(task)
+        signed = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in joining]
+    assert [deal["state"] for deal in signed] == ["signed", "signed"]
+    assert sum(deal["payment_micro"] for deal in signed) == 3_000_000
+    with started(("run", "--folder", bob)):
+        done = world("device", "run", "--folder", ann)
+    assert done["stopped"] is False
+    (deal,) = done["deals"]
+    assert (deal["state"], deal["outcome"]) == ("ended", "completed")
+    assert deal["answered"] == deal["receipts"] == ROUNDS
+    assert deal["earned_micro"] == deal["payment_micro"] == signed[0]["payment_micro"]
+    ledger = world("device", "ledger", task, "--folder", ann)
+    assert (
+        ledger["deals"][0]["answers"][-1]["receipt"]["receipt"]["earned_micro"]
+        == (deal["earned_micro"])
+    )
+    assert ledger["left"] == pytest.approx(5 - deal["spent"])
+    assert ledger["reserved"] == 0
+    checks = world("device", "verify", "latest", "--folder", ann)["checks"]
+    assert {check["passed"] for check in checks} == {True, None}
+    assert [c for c in checks if c["name"].startswith("device's") and c["passed"] is not True] == []
+    assert cli("device", "ledger", "--folder", ann)[0] == 0
+    assert "not taking part" not in cli("device", "verify", task, "--folder", ann)[1]
+
+
+def test_an_old_copy_of_the_folder_is_found_out(world, refused, cli, tmp_path) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    task = world.task()
+    for folder in (ann, bob):
+        world("device", "join", task, "--no-wait", "--folder", folder)
+    world.announce(task)
+    with started(("run", "--folder", ann), ("run", "--folder", bob)) as running:
+        wait_for(running[0], "signed")
+        running[0].kill()
+        running[0].communicate()
+        shutil.copytree(ann, tmp_path / "old")
+        with started(("run", "--folder", ann)) as (again,):
+            assert again.wait(timeout=WAIT_S) == 0
+    assert cli("device", "verify", task, "--folder", ann)[0] == 0
+    code, out, err = cli("device", "verify", task, "--folder", tmp_path / "old")
+    assert code == 15
+    assert "old copy" in " ".join(out.split())
+    assert "device's answers" in err
+
+
+def test_what_the_owner_refuses_is_refused_and_remembered(world, refused) -> None:
+    task = world.task()
+    wary = world.device("wary", "--refuse-data", "KINDS")
+    code, said = refused("device", "join", task, "--folder", wary)
+    assert (code, "'KINDS'" in said) == (6, True)
+    (refusal,) = world("device", "ledger", "--folder", wary)["refusals"]
+    assert (refusal["task"], refusal["reason"]) == (task, "data")
+    loyal = world.device("loyal", "--only-buyer", "buyer:nobody")
+    assert refused("device", "join", task, "--folder", loyal)[0] == 6
+    assert refused("device", "join", task, "--budget", 9, "--folder", world.device("ann"))[0] == 6
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--budget much", "--budget nan", "--budget 0", "--max-epsilon 0", "--max-epsilon nan"],
+)
+def test_wrong_wishes_are_refused(world, refused, options) -> None:
+    folder, task = world.device("ann"), world.task()
+    assert refused("device", "join", task, *options.split(), "--folder", folder)[0] == 2
+    assert world("device", "ledger", "--folder", folder)["deals"] == []
+
+
+def test_no_more_than_the_largest_epsilon_is_sold(world) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    task = world.task()
+    world("device", "join", task, "--max-epsilon", 1, "--no-wait", "--folder", ann)
+    world("device", "join", task, "--no-wait", "--report-value", "--folder", bob)
+    world.announce(task)
+    with started(("run", "--folder", ann), ("run", "--folder", bob)) as running:
+        for process in running:
+            process.communicate(timeout=WAIT_S)
+    (deal,) = world("device", "ledger", "--folder", ann)["deals"]
+    assert 0 < deal["epsilon"] <= 1
+    assert not deal["value_reported"]
+    assert world("device", "ledger", "--folder", bob)["deals"][0]["value_reported"]
+
+
+def test_a_task_that_is_not_open_or_not_there_cannot_be_joined(world, refused) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    task = world.completed(ann, bob)
+    late = world.device("late")
+    assert refused("device", "join", task, "--folder", late)[0] == 11
+    assert refused("device", "join", "f" * 24, "--folder", late)[0] == 10
+    assert refused("device", "join", "../etc", "--folder", late)[0] == 2
+    assert refused("device", "verify", task, "--folder", late)[0] == 10
+    assert refused("device", "join", task, "--folder", ann)[0] == 11  # it has ended
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_run_stops_at_once_loses_nothing_and_goes_on(world, number) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    task = world.task()
+    for folder in (ann, bob):
+        world("device", "join", task, "--no-wait", "--folder", folder)
+    with started(("run", "--folder", ann)) as (waiting,):  # in a long poll: nothing happens
+        wait_for(waiting, "following")
+        time.sleep(0.5)
+        begun = time.monotonic()
+        waiting.send_signal(number)
+        out, _ = waiting.communicate(timeout=WAIT_S)
+        assert time.monotonic() - begun < 10
+    assert waiting.returncode == 0
+    assert json.loads(out)["stopped"] is True
+    world.announce(task)
+    with started(("run", "--folder", ann), ("run", "--folder", bob)) as (first, second):
+        wait_for(first, "answered", 2)
+        first.send_signal(number)
+        (before,) = json.loads(first.communicate(timeout=WAIT_S)[0])["deals"]
+        with started(("run", "--folder", ann)) as (again,):
+            (after,) = json.loads(again.communicate(timeout=WAIT_S)[0])["deals"]
+        second.communicate(timeout=WAIT_S)
+    assert 2 <= before["answered"] <= ROUNDS
+    assert after["answered"] == after["receipts"] == ROUNDS
+    assert after["earned_micro"] == after["payment_micro"]
+
+
+def test_stopping_says_that_nothing_is_lost(world) -> None:
+    folder, task = world.device("ann"), world.task()
+    world("device", "join", task, "--no-wait", "--folder", folder)
+    run = command("device", "run", "--join-open", "--folder", folder)
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as running:
+        time.sleep(3)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=WAIT_S)
+    assert running.returncode == 0
+    assert "nothing is lost" in out
+
+
+def test_others_look_on_while_run_is_running_and_only_one_sells(world, refused, cli) -> None:
+    folder, task = world.device("ann"), world.task()
+    world("device", "join", task, "--no-wait", "--folder", folder)
+    with started(("run", "--folder", folder)) as (running,):
+        wait_for(running, "following")
+        assert world("device", "ledger", "--folder", folder)["deals"][0]["state"] == "joined"
+        assert world("device", "tasks", "--folder", folder)["tasks"]
+        assert world("device", "advise", task, "--folder", folder)["best"]
+        assert cli("device", "verify", task, "--folder", folder)[0] == 0
+        code, said = refused("device", "run", "--folder", folder)
+        assert (code, "in use by another process" in said) == (6, True)
+
+
+def test_run_waits_for_a_market_that_is_away(tmp_path, capsys, cli) -> None:
+    with running_market(tmp_path / "market") as market:
+        world = World(Shell(capsys, market.url), market, tmp_path, cli)
+        folder, task = world.device("ann"), world.task()
+        world("device", "join", task, "--no-wait", "--folder", folder)
+        port = int(market.url.rsplit(":", 1)[1])
+    with started(("run", "--folder", folder)) as (running,):
+        wait_for(running, "unreachable")
+        with running_market(tmp_path / "market", port=port):
+            wait_for(running, "following")
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=WAIT_S) == 0
+
+
+def test_an_open_task_is_joined_by_itself(world) -> None:
+    ann, task = world.device("ann", "--only-buyer", world.buyer_party), world.task()
+    with started(("run", "--join-open", "--folder", ann)) as (running,):
+        until(
+            lambda: any(
+                deal["task"] == task for deal in world("device", "ledger", "--folder", ann)["deals"]
+            )
+        )
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=WAIT_S) == 0

@@ -1,0 +1,133 @@
+"""Real devices and the real server, ended at every durable step of a trade: no side loses or gains.
+
+Every transaction of every device is struck before its COMMIT and after it, from enrolment to the
+end of the task; then every transaction of the server while live devices train. ``agent_process``
+says how devices are struck, ``network`` what must hold after each start.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from e2e import supervised
+from e2e.device_faults import FAULTS
+from e2e.market_process import DONE
+from e2e.network import CARD, Devices, LawBroken, Network, devices
+from e2e.supervised import Launcher, Supervised, launcher
+
+OWNERS = 2
+STEPS = {"enrol", "create", "joined", "agree", "signed", "charge", "store", "receipt", "close",
+         "ended"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[tuple[Launcher, Devices]]:
+    with launcher() as markets, devices() as agents:
+        yield markets, agents
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder, in memory if possible: SIGKILL takes no more from it than from a disk."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as made:
+        yield Path(made)
+
+
+@contextmanager
+def trading(
+    forks: tuple[Launcher, Devices], folder: Path, *, server: dict | None = None, **life
+) -> Iterator[Network]:
+    market = Supervised(forks[0], folder / "market", **(server or {}))
+    network = Network(market, forks[1], owners=OWNERS, **life)
+    try:
+        yield network
+    finally:
+        network.close()
+        market.kill()
+
+
+def test_devices_killed_at_every_step_sell_what_they_agreed_to(forks, folder: Path) -> None:
+    with trading(forks, folder, places=("before", "after")) as network:
+        task = network.publish()
+        network.run(task)
+        network.check()
+        assert not network.verified()
+        struck = network.strikes()
+        for seat in range(OWNERS):
+            steps = {step for of, step, _ in struck if of == seat}
+            assert {step.partition("/")[0] for step in steps} == STEPS
+            assert {(step, place) for of, step, place in struck if of == seat} == {
+                (step, place) for step in steps for place in ("before", "after")
+            }
+            assert sum(step.startswith("charge/") for step in steps) == CARD["rounds"]
+        kills = sum(device.starts - 1 for device in network.devices)
+        assert kills == len(struck) >= 20 * OWNERS
+        assert network.checks >= kills
+        answers = network.market.records().tables["answers"]
+        assert len(answers) == OWNERS * CARD["rounds"]
+
+
+def test_a_server_killed_at_every_step_of_training_finds_its_devices_again(
+    forks, folder: Path
+) -> None:
+    kinds = ("interest", "plan", "sign", "answer", "clock-round", "clock-training")
+    places = ("before", "middle", "after")
+    server = {"places": places, "places_again": ("before", "after"), "only": kinds}
+    with trading(forks, folder, server=server, named=True) as network:
+        task = network.publish()
+        network.run(task)
+        network.check()
+        assert not network.verified()
+        struck: dict[str, set[str]] = {}
+        for line in network.market.strikes():
+            struck.setdefault(line["step"], set()).add(line["place"])
+        done = {step: hit - {DONE} for step, hit in struck.items() if hit - {DONE}}
+        assert {step.partition("/")[0] for step in done} == set(kinds)
+        answers = [step for step in done if step.startswith("answer/")]
+        assert len(answers) == OWNERS * CARD["rounds"]
+        assert all(hit >= {"before", "after"} for hit in done.values())
+        assert network.market.starts - 1 == sum(map(len, done.values())) >= 25
+        assert all(device.starts == 1 for device in network.devices)  # they never had to end
+
+
+CAUGHT = {
+    "answers_before_it_charges": "different answers left",
+    "sends_before_it_stores": "different answers left|was not stored",
+    "draws_again_for_a_repeated_question": "different answers left|was not stored",
+    "forgets_to_reserve": "without a reserved budget",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_device_that_works_in_another_order_is_caught(fault: str, forks, folder: Path) -> None:
+    with trading(forks, folder, places=("before", "after"), fault=fault) as network:
+        task = network.publish()
+        with pytest.raises(LawBroken, match=CAUGHT[fault]):
+            network.run(task)
+
+
+@pytest.mark.parametrize(
+    ("fault", "place", "law"),
+    [
+        ("answers_before_the_commit", "before", "was given, and is lost"),
+        ("pays_in_a_second_transaction", "after", "owners were paid .* have earned"),
+    ],
+)
+def test_a_server_that_works_in_another_order_is_caught(
+    fault: str, place: str, law: str, forks, folder: Path
+) -> None:
+    with trading(forks, folder, named=True) as network:
+        task = network.publish()
+        market = network.market
+        network.until(lambda: network.task(task)["interested"] == OWNERS)
+        market.kill()
+        strikes = {"places": (place,), "places_again": (place,), "only": ("answer",)}
+        market.life = replace(market.life, fault=fault, **strikes)
+        market.start()
+        with pytest.raises((LawBroken, supervised.LawBroken), match=law):
+            network.run(task)

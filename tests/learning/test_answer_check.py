@@ -1,0 +1,47 @@
+"""An honest answer passes, and what no honest device can have sent does not."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from fedbourse.errors import InvalidInput
+from fedbourse.learning.answer_check import answer_bounds, checked_answer
+from fedbourse.privacy import ExactNoise, Terms
+
+TERMS = Terms(task="t", rho=0.5, rounds=10, dimension=40, samples=100, clip=2.0)
+
+
+def test_the_bounds_are_those_of_the_design() -> None:
+    low, high = answer_bounds(TERMS)
+    assert low**2 == pytest.approx(TERMS.scale**2 * chi2.ppf(1e-9, 40))
+    assert high == pytest.approx(2.0 + TERMS.scale * np.sqrt(chi2.isf(1e-9, 40)))
+
+
+@pytest.mark.parametrize("length", [0.0, 2.0])
+def test_every_honest_answer_passes(length: float) -> None:
+    noise = ExactNoise([TERMS])
+    mean = np.zeros((1, 40))
+    mean[0, 0] = length
+    for k in range(300):
+        body = noise.release(mean, np.array([0]), k).astype("<f8").tobytes()
+        assert checked_answer(TERMS, body).tobytes() == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        np.zeros(40).tobytes(),
+        np.full(40, 1e200).tobytes(),
+        np.full(40, np.nan).tobytes(),
+        np.array([np.inf] + 39 * [0.1]).tobytes(),
+        np.full(39, 0.5).tobytes(),
+        b"",
+        "text",
+        None,
+        [0.1] * 40,
+    ],
+    ids=["zeros", "huge", "nan", "inf", "short", "empty", "text", "none", "list"],
+)
+def test_what_cannot_be_an_answer_is_refused(body: object) -> None:
+    with pytest.raises(InvalidInput, match="answer"):
+        checked_answer(TERMS, body)

@@ -1,0 +1,38 @@
+"""A layout is checked once, and is what its document says."""
+
+import json
+
+import pytest
+
+from fedbourse.errors import InvalidInput
+from fedbourse.wire.layout import Column, Layout
+
+GOOD = {"columns": [{"name": "x", "shift": 1.0, "scale": 2.0}, {"name": "y"}], "label": "late"}
+
+
+def test_a_layout_is_what_its_document_says() -> None:
+    layout = Layout((Column("x", 1.0, 2.0), Column("y")), "late", ("no", "yes"))
+    assert Layout.of(json.loads(json.dumps(layout.document))) == layout
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"columns": []}, "needs columns"),
+        ({"columns": {}}, "must be lists"),
+        ({"columns": ["x"]}, "a column must be an object"),
+        ({"columns": [{"name": "x"}, {"name": "x"}]}, "found 'x' twice"),
+        ({"columns": [{"name": "late"}]}, "found 'late' twice"),
+        ({"columns": [{"name": " "}]}, "a column's name must be 1 to 200 characters"),
+        ({"columns": [{"name": "x", "scale": 0}]}, "scale must be a finite number above 0"),
+        ({"columns": [{"name": "x", "shift": float("nan")}]}, "shift must be a finite number"),
+        ({"columns": [{"name": "x", "unit": 1}]}, "a column must be an object"),
+        ({"label": 3}, "the label's column must be"),
+        ({"classes": ["a", "a"]}, "found 'a' twice"),
+        ({"classes": [""]}, "a class's name must be"),
+        ({"tea": 1}, "a card's layout must be an object"),
+    ],
+)
+def test_what_is_no_layout_is_refused(change, sentence) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Layout.of(GOOD | change)
