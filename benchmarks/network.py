@@ -53,11 +53,11 @@ fedbourse {version}, Python {python}, {processor}, {cores} cores.
 ## The market's own devices
 
 A round is one signed question that carries the model, one signed answer, its receipt and its pay,
-for every device; its seconds are the time between two closings in the market's log. The **echo** moves
-the same bytes, one GET and one PUT a device and round from as many threads, through the same uvicorn
-and HTTP client, and does nothing else. The **noise** is what all devices need to draw theirs at once.
-The **embedded** loop trains in one process, with the same noise and filter, without a network or disk.
-The goal is a round, less its noise, within 3 echoes.
+for every device; its seconds are the time between two closings in the market's log. The **echo**
+moves the same bytes, one GET and one PUT a device and round from as many threads, through the same
+uvicorn and HTTP client, and does nothing else. The **noise** is what all devices take to draw
+theirs at once. The **embedded** loop trains in one process, with the same noise and filter, without
+a network or disk. The goal is a round, less its noise, within 3 echoes.
 """
 FLOWER = """
 ## Flower beside it

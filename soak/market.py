@@ -28,7 +28,7 @@ from databases import PostgresServer
 from e2e.crowd import BUYERS, ENDED, OWNERS, Crowd, Soaked
 from e2e.supervised import Launcher, LawBroken, launcher
 from fedbourse import __version__
-from fedbourse.cli.verify import _records
+from fedbourse.cli.verify import task_records
 from fedbourse.errors import FedbourseError
 from fedbourse.market.verify import verify_task
 
@@ -157,7 +157,9 @@ def finish(market: Soaked, crowd: Crowd, tally: Tally) -> None:
         for task in records.tables["tasks"]:
             if task["state"] == "draft":
                 continue
-            checks = verify_task(**market.patiently(lambda id=task["id"]: _records(auditor, id)))
+            checks = verify_task(
+                **market.patiently(lambda id=task["id"]: task_records(auditor, id))
+            )
             wrong = [check for check in checks if check.passed is False]
             if wrong:
                 raise LawBroken(f"task {task['id']}: {wrong[0]}")

@@ -140,8 +140,8 @@ NAN, INFINITE = float("nan"), float("inf")
 QUERIES = [
     Case("round T", "query", asks(ROUNDS), "beyond-rounds", "0 to 3"),
     Case("round T+1", "query", asks(ROUNDS + 1), "beyond-rounds", "0 to 3"),
-    Case("round -1", "query", asks(-1), "", "asks about round -1 after round -1"),
-    Case("round -5", "query", asks(-5), "", "asks about round -5 after round -1"),
+    Case("round -1", "query", asks(-1), "beyond-rounds", "0 to 3"),
+    Case("round -5", "query", asks(-5), "beyond-rounds", "0 to 3"),
     Case("a huge round", "query", asks(2**70), "beyond-rounds", "0 to 3"),
     Case("an old round", "query", asks(0), "past-round", "is over"),
     Case("an old round, another model", "query", asks(0, doubles(9, 9)), "past-round", "over"),
@@ -158,6 +158,7 @@ QUERIES = [
     Case("round text", "headers", items(**{"Fedbourse-Round": "two"}), "query", "no round"),
     Case("no round", "headers", without("Fedbourse-Round"), "query", "no round"),
     Case("no deadline", "headers", without("Fedbourse-Deadline"), "query", "no round"),
+    Case("no time left", "headers", items(**{"Fedbourse-Left-Ms": "-1"}), "late", "ended before"),
     Case("another deadline", "headers", items(**{"Fedbourse-Deadline": "1"}), "query", "hash"),
     Case("answers forgotten", "mine", items(line={"state": "signed", "answered": 3}), "forgotten",
          "old copy"),

@@ -234,6 +234,7 @@ class MaliciousMarket:
             "Fedbourse-Query": digest(message),
             "Fedbourse-Previous": asked.previous,
             "Fedbourse-Deadline": str(asked.deadline_ms),
+            "Fedbourse-Left-Ms": "60000",
         }
         return Raw(asked.model, headers=self._said("headers", headers))
 

@@ -473,10 +473,14 @@ def test_stopping_says_that_nothing_is_lost(world) -> None:
     folder, task = world.device("ann"), world.task()
     world("device", "join", task, "--no-wait", "--folder", folder)
     run = command("device", "run", "--join-open", "--folder", folder)
-    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as running:
-        time.sleep(3)
-        running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=WAIT_S)
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(run, **piped) as running:
+        try:
+            assert any("following" in line for line in running.stderr)
+            running.send_signal(signal.SIGINT)
+            out, _ = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()  # one that does not stop must not outlive the test
     assert running.returncode == 0
     assert "nothing is lost" in out
 

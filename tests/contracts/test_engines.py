@@ -53,7 +53,7 @@ def test_a_killed_server_goes_on_where_it_was(world, expected) -> None:
 
 
 def test_a_repeated_round_gets_the_stored_answer(world) -> None:
-    first = world.ask(0, round=0)
+    first = world.ask(0, round=0, lost=True)
     assert world.ask(0, round=0) == first
     assert world.charged(0) == 1
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -18,14 +19,14 @@ from cli.markets import running_market
 from fedbourse.agent import Agent, Deal, DeviceSettings, Market, SpendStore, Wish
 from fedbourse.agent.following import Following
 from fedbourse.agent.market_client import MarketClient, Query
-from fedbourse.errors import Refused
+from fedbourse.errors import Refused, Unreachable
 from fedbourse.learning.checkpoint import Checkpoint
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.engines.flower import FlowerEngine, Seat
 from fedbourse.learning.models import model_named
 from fedbourse.learning.rounds import train
 from fedbourse.privacy import Filter, SimulatedNoise, Terms
-from fedbourse.wire.canonical import canonical
+from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import Deadlines, TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import SigningKey
@@ -78,9 +79,18 @@ class World(ABC):
 
     @abstractmethod
     def ask(
-        self, seat: int, *, round: int, model: bytes = ZERO, sigma: float | None = None
+        self,
+        seat: int,
+        *,
+        round: int,
+        model: bytes = ZERO,
+        sigma: float | None = None,
+        lost: bool = False,
     ) -> bytes:
-        """Ask one device, which is opened anew as after a kill; return its answer, or raise."""
+        """Ask one device, which is opened anew as after a kill; return its answer, or raise.
+
+        The asker may say what sigma it would like; its word that the answer came may be ``lost``.
+        """
 
     @abstractmethod
     def offer_other_terms(self, seat: int) -> None:
@@ -147,7 +157,13 @@ class LocalWorld(World):
         return Outcome(run.parameters, run.answered.tolist(), self.spent())
 
     def ask(
-        self, seat: int, *, round: int, model: bytes = ZERO, sigma: float | None = None
+        self,
+        seat: int,
+        *,
+        round: int,
+        model: bytes = ZERO,
+        sigma: float | None = None,
+        lost: bool = False,
     ) -> bytes:
         def available(number: int, owners: int) -> np.ndarray:
             return np.arange(owners) == seat
@@ -216,7 +232,13 @@ class FlowerWorld(World):
         return Outcome(run.parameters, run.answered.tolist(), self.spent())
 
     def ask(
-        self, seat: int, *, round: int, model: bytes = ZERO, sigma: float | None = None
+        self,
+        seat: int,
+        *,
+        round: int,
+        model: bytes = ZERO,
+        sigma: float | None = None,
+        lost: bool = False,
     ) -> bytes:
         terms = AllTerms[seat]
         items = {"task": terms.task, "terms": terms.digest, "round": round, "model": model}
@@ -349,11 +371,18 @@ class MarketWorld(World):
                 return
 
     def ask(
-        self, seat: int, *, round: int, model: bytes = ZERO, sigma: float | None = None
+        self,
+        seat: int,
+        *,
+        round: int,
+        model: bytes = ZERO,
+        sigma: float | None = None,
+        lost: bool = False,
     ) -> bytes:
         with self._agent(seat) as agent:
             market = _Scripted(agent, seat)
-            market.questions.append(Query(round, model, "0" * 64, 2**53))
+            market.lost = lost
+            market.questions.append(Query(round, model, "0" * 64, 2**53, time.monotonic() + 60))
             self.read.clear()  # joining may read
             market.followed()
             if market.answers:
@@ -386,7 +415,7 @@ class _Scripted(MarketClient):
         self.questions: list[Query] = []
         self.answers: list[bytes] = []
         self.decisions: list[bool] = []
-        self.state, self.budget = "training", BUDGETS[seat]
+        self.state, self.budget, self.lost = "training", BUDGETS[seat], False
         deal = Deal(
             market=market.key,
             task="task",
@@ -428,7 +457,7 @@ class _Scripted(MarketClient):
         signature = self._market_key.sign(canonical(terms))
         return {
             "line": {"state": "signed" if self.state == "training" else "offered", "answered": 0},
-            "terms": {"terms": terms, "market_signature": signature},
+            "terms": {"terms": terms, "digest": digest(terms), "market_signature": signature},
             "receipt": None,
         }
 
@@ -440,6 +469,9 @@ class _Scripted(MarketClient):
 
     def answer(self, deal: Deal, query: Query, vector: bytes, *, answered: Any) -> dict[str, Any]:
         self.answers.append(vector)
+        if self.lost:
+            self._agent.stop.set()
+            raise Unreachable("the receipt was lost")
         return {"receipt": {"round": query.round, "answered": answered[0], "earned_micro": 0}}
 
 

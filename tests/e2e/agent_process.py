@@ -22,12 +22,16 @@ import re
 import signal
 import sqlite3
 import sys
+import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STEPS, WIRE, LOG = "steps.jsonl", "wire.jsonl", "log"
 _WRITES = re.compile(r"\s*(INSERT INTO|REPLACE INTO|UPDATE|DELETE FROM|CREATE \w+)\s+(\w+)")
@@ -178,12 +182,25 @@ def live(life: Life) -> None:
         agent = Agent.create(folder, settings, **options)
     with agent:
         if not agent.deals.markets():
-            agent.enrol(life.url, life.token)
+            _patiently(lambda: agent.enrol(life.url, life.token))
         known = {deal.task for deal in agent.deals.deals()}
         for task in life.tasks:
             if task not in known:
-                agent.join(task)
+                _patiently(lambda task=task: agent.join(task))
         agent.run()
+
+
+def _patiently(ask: Callable[[], object]) -> None:
+    """Do what an owner does whose market is away: say it again."""
+    from fedbourse.errors import Unreachable
+
+    while True:
+        try:
+            ask()
+        except Unreachable:
+            time.sleep(0.05)
+        else:
+            return
 
 
 def start(life: Life) -> int:

@@ -264,14 +264,14 @@ def _warm_up() -> Any:
         importlib.import_module(lazily)
 
     from e2e import faults  # noqa: F401
-    from fedbourse.market.answers import _chi_bounds
+    from fedbourse.learning.answer_check import square_sum_bounds
     from fedbourse.market.service import Market
     from fedbourse.storage import SqlStore
     from fedbourse.storage.manual_payments import ManualPayments
     from fedbourse.web.app import create_app
     from fedbourse.wire.keys import SigningKey
 
-    _chi_bounds(2)
+    square_sum_bounds(2, false_alarm=1e-9)
     with TemporaryDirectory() as folder, SqlStore(f"sqlite:///{folder}/market.db") as store:
         app = create_app(Market(SigningKey.generate()), store, ManualPayments(folder))
         asyncio.run(_ask(app))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from fedbourse.cli.verify import _records
+from fedbourse.cli.verify import task_records
 from fedbourse.game import share_at
 from fedbourse.market.verify import Check, verify_task
 from fedbourse.wire.canonical import canonical
@@ -162,7 +162,7 @@ class Trade:
         return checks
 
     def _seen(self, who: Client, task: str) -> dict[str, Any]:
-        return self.market.patiently(lambda: _records(who.connection, task))
+        return self.market.patiently(lambda: task_records(who.connection, task))
 
     def _client(self, party: str, token: str) -> Client:
         return Client(self.market, party, self._kept(self.market.connection(token=token)))

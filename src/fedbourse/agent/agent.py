@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fedbourse.agent.following import Event, Until
     from fedbourse.agent.policy import Policy
     from fedbourse.learning.records import Records
+    from fedbourse.privacy.filter import Account
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
 
@@ -57,17 +58,21 @@ class Ledger:
 
     lifetime_cap: float
     entries: tuple[Entry, ...]
+    elsewhere: tuple[Account, ...]
+    """What was sold outside of markets, such as on a Flower federation."""
     refusals: tuple[Refusal, ...]
 
     @property
     def spent(self) -> Fraction:
         """Return the rho that is gone, over all tasks and markets."""
-        return sum((entry.spent for entry in self.entries), Fraction(0))
+        found: tuple[Entry | Account, ...] = (*self.entries, *self.elsewhere)
+        return sum((each.spent for each in found), Fraction(0))
 
     @property
     def reserved(self) -> Fraction:
         """Return the rho that is promised and not spent."""
-        return sum((entry.reserved for entry in self.entries), Fraction(0))
+        promised = (each.committed - each.spent for each in self.elsewhere)
+        return sum((*(entry.reserved for entry in self.entries), *promised), Fraction(0))
 
     @property
     def earned_micro(self) -> int:
@@ -351,9 +356,12 @@ class Agent:
 
     def ledger(self) -> Ledger:
         """Return what was spent, for whom, and what was earned."""
+        entries = tuple(self.deals.entries())
+        names = {entry.deal.name for entry in entries}
         return Ledger(
             lifetime_cap=self.settings.lifetime_cap,
-            entries=tuple(self.deals.entries()),
+            entries=entries,
+            elsewhere=tuple(a for a in self.guard.accounts() if a.terms.task not in names),
             refusals=tuple(self.deals.refusals()),
         )
 

@@ -174,6 +174,26 @@ class Deals:
                 for number, hash, receipt in rows
             ]
 
+    def is_paid(self, deal: Deal, round: int) -> bool:
+        """Say whether the answer to a round has its receipt."""
+        with self._store.statements() as run:
+            found = run.execute(
+                "SELECT 1 FROM answered WHERE task = ? AND round = ? AND receipt IS NOT NULL",
+                (deal.name, _storable(round)),
+            ).fetchone()
+        return found is not None
+
+    def unpaid(self, deal: Deal) -> tuple[int, list[int]]:
+        """Return how many answers have their receipt, and the rounds of those that have none."""
+        with self._store.statements() as run:
+            count = "SELECT count(*) FROM answered WHERE task = ?"
+            (answers,) = run.execute(count, (deal.name,)).fetchone()
+            rows = run.execute(
+                "SELECT round FROM answered WHERE task = ? AND receipt IS NULL ORDER BY round",
+                (deal.name,),
+            ).fetchall()
+        return answers - len(rows), [number for (number,) in rows]
+
     def keep_receipt(self, deal: Deal, round: int, receipt: dict[str, Any]) -> None:
         """Store the receipt of an answer; the first one counts."""
         with self._store.statements() as run:
@@ -187,8 +207,7 @@ class Deals:
 
         A market that asks for ever does not fill the disk: the first hundred of a deal are kept.
         """
-        # Rounds come from a stranger, and may be larger than what the file can hold.
-        kept = None if round is None else max(-(2**62), min(round, 2**62))
+        kept = None if round is None else _storable(round)
         with self._store.statements() as run:
             (many,) = run.execute(
                 "SELECT count(*) FROM refusal WHERE deal = ?", (deal.name,)
@@ -253,6 +272,11 @@ class Deals:
                 f"ON CONFLICT ({column}) DO UPDATE SET document = excluded.document",
                 (key, json.dumps(document)),
             )
+
+
+def _storable(round: int) -> int:
+    """Return a round that comes from a stranger as the file can hold it."""
+    return max(-(2**62), min(round, 2**62))
 
 
 def _deal(document: dict[str, Any]) -> Deal:

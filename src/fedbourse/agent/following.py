@@ -6,6 +6,7 @@ killed at any moment and started again.
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
-    from fedbourse.agent.deals import Answered, Deal, Deals
+    from fedbourse.agent.deals import Deal, Deals
     from fedbourse.agent.folder import DeviceSettings
     from fedbourse.agent.market_client import MarketClient, Query
     from fedbourse.agent.policy import Policy
@@ -201,7 +202,8 @@ class Following:
         if line["state"] == "declined":
             self._declined("the terms were declined, or not signed in time")
             return
-        if line["answered"] > len(owner.deals.answered(deal)):
+        paid, unpaid = owner.deals.unpaid(deal)
+        if line["answered"] > paid + len(unpaid):
             raise Refused(
                 "forgotten",
                 f"the market counts {line['answered']} answers, and this device remembers fewer: "
@@ -259,7 +261,7 @@ class Following:
                 query = self._client.query(self.deal, after=after, wait_s=_WAIT_S)
             if query is None or self._owner.stop.is_set():
                 return  # the next look at the task says whether it is still in training
-            if query.round <= after:
+            if 0 <= query.round <= after:
                 raise Conflict(f"the market asks about round {query.round} after round {after}")
             try:
                 self._answer(query)
@@ -270,26 +272,26 @@ class Following:
                 refusals += 1
             except (Conflict, InvalidInput) as late:
                 self._tell("unpaid", round=query.round, sentence=str(late))
-            after = query.round
+            after = max(after, query.round)
 
     def _answer(self, query: Query) -> None:
         """Answer one round: charge, draw, store, send, and keep the receipt."""
         deal, deals = self.deal, self._owner.deals
-        answered = deals.answered(deal)
-        if any(each.round == query.round and each.receipt for each in answered):
+        if deals.is_paid(deal, query.round):
             self._ask_device(query)  # it is paid: only a question that is another one is refused
             return
-        unpaid = self._unpaid(answered, besides=query.round)
+        unpaid = self._unpaid(besides=query.round)
         if len(unpaid) >= self._owner.settings.risk_rounds:
             raise Refused(
                 "unpaid",
                 f"round {unpaid[-1]} was answered, and the market gave no receipt for it; "
                 f"{len(unpaid)} answers without one are as many as the owner risks",
             )
+        _in_time(query)
         vector = self._ask_device(query)
         if self._owner.settings.answers == "float32":
             vector = np.frombuffer(vector, dtype="<f8").astype("<f4").tobytes()
-        paid = sum(each.receipt is not None for each in deals.answered(deal))
+        paid, _ = deals.unpaid(deal)
         receipt = self._client.answer(
             deal, query, vector, answered=(paid + 1, paid + 1 + len(unpaid))
         )
@@ -303,17 +305,18 @@ class Following:
             spent=float(sum(a.spent for a in self._accounts())),
         )
 
-    def _unpaid(self, answered: list[Answered], *, besides: int | None) -> list[int]:
+    def _unpaid(self, *, besides: int | None = None) -> list[int]:
         """Return the rounds that were answered and have no receipt, also not at the market."""
-        unpaid = [each.round for each in answered if not each.receipt and each.round != besides]
+        paid, missing = self._owner.deals.unpaid(self.deal)
+        unpaid = [number for number in missing if number != besides]
         if not unpaid:
             return []
         found = self._client.mine(self.deal.task)["receipt"]
-        number = found["receipt"]["round"] if found else None
+        number = found["receipt"].get("round") if found else None
         if number in unpaid:
-            paid = sum(each.receipt is not None for each in answered)
-            most = paid + len(unpaid) + (besides in {each.round for each in answered})
-            self._client.check_receipt(self.deal, found, round=number, answered=(paid + 1, most))
+            self._client.check_receipt(
+                self.deal, found, round=number, answered=(paid + 1, paid + len(missing))
+            )
             self._owner.deals.keep_receipt(self.deal, number, found)
             unpaid.remove(number)
         return unpaid
@@ -331,7 +334,10 @@ class Following:
                 noise=owner.noise([terms]),
             )
         return self._device.answer(
-            terms=self.deal.agreed.digest, round=query.round, parameters=query.model
+            terms=self.deal.agreed.digest,
+            round=query.round,
+            parameters=query.model,
+            before_charge=lambda: _in_time(query),
         )
 
     # the end
@@ -339,7 +345,7 @@ class Following:
     def _end(self, state: str) -> None:
         if self.deal.state == "signed":
             try:
-                self._unpaid(self._owner.deals.answered(self.deal), besides=None)
+                self._unpaid()
             except Refused as refusal:
                 self._owner.deals.refused(self.deal, None, refusal)
         self._close()
@@ -373,6 +379,12 @@ class Following:
 
     def _pause(self, seconds: float) -> None:
         self._owner.stop.wait(seconds)
+
+
+def _in_time(query: Query) -> None:
+    """Refuse a round that has ended: its answer would bring nothing."""
+    if time.monotonic() > query.ends:
+        raise Refused("late", f"round {query.round} ended before its answer could be drawn")
 
 
 def _backoff_s(first_s: float, times: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ class Query:
     hash: str
     """The hash of the query message, which the answer refers to."""
     deadline_ms: int
+    ends: float
+    """When the round ends, by this process's own clock (``time.monotonic``)."""
 
 
 class MarketClient:
@@ -161,8 +164,9 @@ class MarketClient:
         try:
             number = int(found.headers["fedbourse-round"])
             deadline_ms = int(found.headers["fedbourse-deadline"])
+            ends = time.monotonic() + int(found.headers["fedbourse-left-ms"]) / 1000
             previous, said = (found.headers[f"fedbourse-{k}"] for k in ("previous", "query"))
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, OverflowError):
             raise Refused("query", "the market's question has no round, hash or deadline") from None
         message = query_message(
             task=deal.task,
@@ -173,7 +177,7 @@ class MarketClient:
         )
         if digest(message) != said:
             raise Refused("query", f"the question of round {number} has not the hash that it shows")
-        return Query(number, found.content, said, deadline_ms)
+        return Query(number, found.content, said, deadline_ms, ends)
 
     def answer(
         self, deal: Deal, query: Query, vector: bytes, *, answered: tuple[int, int]

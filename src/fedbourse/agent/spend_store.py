@@ -60,6 +60,7 @@ CREATE TABLE answered (
     receipt TEXT,
     PRIMARY KEY (task, round)
 ) STRICT;
+CREATE INDEX unpaid ON answered (task, round) WHERE receipt IS NULL;
 CREATE TRIGGER answered_is_never_forgotten BEFORE DELETE ON answered
 BEGIN SELECT RAISE(ABORT, 'an answer is never forgotten'); END;
 CREATE TRIGGER receipt_is_never_lost BEFORE UPDATE ON answered

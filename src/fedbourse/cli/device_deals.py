@@ -189,6 +189,7 @@ def _told(event: dict[str, Any]) -> str:
 _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "registered": lambda event: "registered; the reward and the first total come next",
     "joined": lambda event: "joined",
+    "following": lambda event: "the market answers; following the task",
     "not-joined": lambda event: f"not joined: {event['sentence']}",
     "planned": lambda event: (
         f"tick {event['tick']}: {event['reward']:g} credits for {event['total_budget']:.6g} rho in "

@@ -81,6 +81,17 @@ def _ledger(agent: Agent, only: str | None) -> dict[str, Any]:
         "earned_micro": found.earned_micro,
         "delta": 1e-5,
         "deals": deals,
+        "elsewhere": [
+            {
+                "task": account.terms.task,
+                "budget": account.terms.rho,
+                "spent": float(account.spent),
+                "answered": account.charged,
+                "rounds": account.terms.rounds,
+            }
+            for account in found.elsewhere
+            if only is None
+        ],
         "refusals": [
             {
                 "at_ms": each.at_ms,
@@ -127,6 +138,20 @@ def _print_ledger(ledger: dict[str, Any], *, one: bool) -> None:
         print_line("")
     if one:
         _print_answers(ledger["deals"][0])
+    if ledger["elsewhere"]:
+        print_table(
+            ("outside of markets", "sold rho", "answered", "spent rho"),
+            (
+                (
+                    each["task"],
+                    f"{each['budget']:.6f}",
+                    f"{each['answered']}/{each['rounds']}",
+                    f"{each['spent']:.6f}",
+                )
+                for each in ledger["elsewhere"]
+            ),
+        )
+        print_line("")
     cap = ledger["lifetime_cap"]
     print_facts(
         {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
     from fedbourse.privacy.terms import Terms
 
+Fault = Literal["length", "not finite", "norm"]
 _FALSE_ALARM = 1e-9
+_LARGE = 10**6
 
 
 def answer_bounds(terms: Terms) -> tuple[float, float]:
@@ -30,34 +32,68 @@ def answer_bounds(terms: Terms) -> tuple[float, float]:
     >>> [round(bound, 3) for bound in answer_bounds(terms)]
     [0.682, 2.522]
     """
-    low, high = _noise_norms(terms.dimension)
-    return terms.scale * low, terms.clip + terms.scale * high
+    low, high = square_sum_bounds(terms.dimension, false_alarm=_FALSE_ALARM)
+    return terms.scale * math.sqrt(low), terms.clip + terms.scale * math.sqrt(high)
+
+
+def fault_of(terms: Terms, body: object) -> tuple[Fault, str] | None:
+    """Return what is wrong with an answer, and a sentence about it; None where nothing is."""
+    d = terms.dimension
+    if not isinstance(body, bytes) or len(body) not in (8 * d, 4 * d):
+        found = f"{len(body)} bytes" if isinstance(body, bytes) else type(body).__name__
+        return "length", (
+            f"an answer is {d} little-endian doubles, {8 * d} bytes, or floats, {4 * d} bytes; "
+            f"found {found:.60}"
+        )
+    vector = answer_numbers(body, dimension=d)
+    with np.errstate(over="ignore", invalid="ignore"):  # a norm that overflows is too large
+        norm = float(np.linalg.norm(vector))
+    # A norm that is finite has no part that is not.
+    if not math.isfinite(norm) and not np.isfinite(vector).all():
+        return "not finite", "an answer holds finite numbers only; found one that is not"
+    low, high = answer_bounds(terms)
+    if not low <= norm <= high:
+        return "norm", (
+            f"the norm of an answer with this noise lies between {low:.6g} and {high:.6g}; "
+            f"found {norm:.6g}"
+        )
+    return None
 
 
 def checked_answer(terms: Terms, body: object) -> FloatArray:
-    """Return an answer that came as little-endian doubles, if an honest device can have sent it."""
-    size = 8 * terms.dimension
-    if not isinstance(body, bytes) or len(body) != size:
-        found = f"{len(body)}" if isinstance(body, bytes) else type(body).__name__
-        raise InvalidInput(
-            f"an answer is {terms.dimension} doubles, {size} bytes; found {found:.60}"
+    """Return the numbers of an answer, if an honest device can have sent it."""
+    fault = fault_of(terms, body)
+    if fault is not None or not isinstance(body, bytes):
+        raise InvalidInput(fault[1] if fault else "an answer must be bytes")
+    return answer_numbers(body, dimension=terms.dimension)
+
+
+def answer_numbers(body: bytes, *, dimension: int) -> FloatArray:
+    """Return the numbers of an answer: doubles, or floats where there are half as many bytes.
+
+    >>> import struct
+    >>> answer_numbers(struct.pack("<2f", 0.5, -2.0), dimension=2)
+    array([ 0.5, -2. ])
+    """
+    kind = "<f8" if len(body) == 8 * dimension else "<f4"
+    return np.frombuffer(body, dtype=kind).astype(np.float64, copy=False)
+
+
+@lru_cache(maxsize=4096)
+def square_sum_bounds(numbers: int, *, false_alarm: float) -> tuple[float, float]:
+    """Return what the squares of so many normal numbers sum to, but for this chance at either end.
+
+    >>> [round(bound, 2) for bound in square_sum_bounds(10, false_alarm=0.025)]
+    [3.25, 20.48]
+    """
+    # Not scipy.stats: importing it takes seconds, in the midst of a market's first round.
+    from scipy.special import gammainccinv, gammaincinv, ndtri
+
+    if numbers > _LARGE:  # SciPy loses digits here, and Wilson and Hilferty's cube root gains them
+        middle, spread = (
+            1 - 2 / (9 * numbers),
+            float(ndtri(false_alarm)) * math.sqrt(2 / (9 * numbers)),
         )
-    vector: FloatArray = np.frombuffer(body, dtype="<f8").astype(np.float64)
-    if not np.isfinite(vector).all():
-        raise InvalidInput("an answer must be finite; found NaN or infinity")
-    low, high = answer_bounds(terms)
-    with np.errstate(over="ignore"):  # then the norm is infinite, and refused
-        norm = float(np.linalg.norm(vector))
-    if not low <= norm <= high:
-        raise InvalidInput(
-            f"an answer under these terms has a norm from {low:.6g} to {high:.6g}; found {norm:.6g}"
-        )
-    return vector
-
-
-@lru_cache
-def _noise_norms(dimension: int) -> tuple[float, float]:
-    from scipy.stats import chi2
-
-    low, high = chi2.ppf(_FALSE_ALARM, dimension), chi2.isf(_FALSE_ALARM, dimension)
-    return math.sqrt(low), math.sqrt(high)
+        return numbers * (middle + spread) ** 3, numbers * (middle - spread) ** 3
+    half = numbers / 2
+    return 2 * float(gammaincinv(half, false_alarm)), 2 * float(gammainccinv(half, false_alarm))

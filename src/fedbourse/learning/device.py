@@ -55,11 +55,19 @@ class Device:
         self._noise, self._seat = noise or ExactNoise([terms]), seat
         self._own: Federation | None = None
 
-    def answer(self, *, terms: str, round: int, parameters: bytes) -> bytes:
+    def answer(
+        self,
+        *,
+        terms: str,
+        round: int,
+        parameters: bytes,
+        before_charge: Callable[[], None] = lambda: None,
+    ) -> bytes:
         """Return the answer to a question, as little-endian doubles: charged, drawn and stored.
 
         ``terms`` is the digest of what the asker thinks was agreed. A question that was answered
         before gets the same answer. A refusal costs nothing, and no record has been read for it.
+        ``before_charge`` may still refuse, once the answer only lacks its noise.
         """
         model = self._checked(parameters)
         question = Question(
@@ -71,6 +79,7 @@ class Device:
             return kept
         # Before the charge: records that cannot be used should cost nothing.
         mean = self._model.clipped_means(model, self._records(), clip=self.terms.clip)
+        before_charge()
 
         def draw() -> bytes:
             drawn = self._noise.release(mean, np.array([self._seat]), round)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed
+from fedbourse.learning.answer_check import fault_of
 from fedbourse.market.buying import ROUNDS_MAX, known
 from fedbourse.market.lifecycle import Command
 from fedbourse.market.service import escrow, taken_by_owner
@@ -21,7 +18,6 @@ from fedbourse.wire.messages import answer_message, earned, privacy_terms, recei
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.game.columns import FloatArray
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
@@ -29,8 +25,6 @@ if TYPE_CHECKING:
     from fedbourse.wire.card import TaskCard
 
     Told = Callable[[RefusedFor], None]
-
-_FALSE_ALARM = 1e-9
 
 
 def _nobody(reason: RefusedFor) -> None:
@@ -138,44 +132,12 @@ def remember_refused(
 def check_answer(
     body: bytes, card: TaskCard, *, budget: float, task: str, refused: Told = _nobody
 ) -> None:
-    """Refuse an answer of the wrong length, one that is not finite, or of an impossible size.
-
-    Clipped means have at most norm L, so honest noise leaves the squared norm within these bounds
-    but for two chances in 10^9. Pure noise passes as well: this is no proof of honest work.
-    """
-    d = card.dimension
-    if len(body) not in (8 * d, 4 * d):
-        refused("length")
-        raise InvalidInput(
-            f"an answer is {d} little-endian doubles, {8 * d} bytes, or floats, {4 * d} bytes; "
-            f"found {len(body)} bytes"
-        )
-    vector = vector_of(body, dimension=d)
-    with np.errstate(over="ignore"):  # a norm that overflows is too large
-        norm = float(np.linalg.norm(vector))
-    # A norm that is finite has no part that is not.
-    if not math.isfinite(norm) and not np.isfinite(vector).all():
-        refused("not finite")
-        raise InvalidInput("an answer holds finite numbers only; found one that is not")
-    scale = privacy_terms(card, task=task, budget=budget).scale
-    low, high = _chi_bounds(d)
-    if not scale * low <= norm <= card.clip + scale * high:
-        refused("norm")
-        raise InvalidInput(
-            f"the norm of an answer with this noise lies between {scale * low:.6g} and "
-            f"{card.clip + scale * high:.6g}; found {norm:.6g}"
-        )
-
-
-def vector_of(body: bytes, *, dimension: int) -> FloatArray:
-    """Return the numbers of an answer: doubles, or floats where there are half as many bytes.
-
-    >>> import struct
-    >>> vector_of(struct.pack("<2f", 0.5, -2.0), dimension=2)
-    array([ 0.5, -2. ])
-    """
-    kind = "<f8" if len(body) == 8 * dimension else "<f4"
-    return np.frombuffer(body, dtype=kind).astype(np.float64, copy=False)
+    """Refuse an answer that no honest device can have sent; see ``learning.answer_check``."""
+    fault = fault_of(privacy_terms(card, task=task, budget=budget), body)
+    if fault is not None:
+        reason, sentence = fault
+        refused(reason)
+        raise InvalidInput(sentence)
 
 
 def _repeated(unit: Unit, before: Answer, body_hash: str, refused: Told) -> dict[str, Any]:
@@ -192,14 +154,6 @@ def _repeated(unit: Unit, before: Answer, body_hash: str, refused: Told) -> dict
         raise Conflict(f"{before.owner} has answered round {before.round} differently before")
     signed: dict[str, Any] = json.loads(before.receipt)
     return signed
-
-
-@lru_cache
-def _chi_bounds(dimension: int) -> tuple[float, float]:
-    from scipy.stats import chi2
-
-    low, high = chi2.ppf(_FALSE_ALARM, dimension), chi2.isf(_FALSE_ALARM, dimension)
-    return math.sqrt(low), math.sqrt(high)
 
 
 def _hash(content: bytes) -> str:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.market.answers import vector_of
+from fedbourse.learning.answer_check import answer_numbers, square_sum_bounds
 from fedbourse.market.buying import known
 from fedbourse.market.service import show
 from fedbourse.market.task import Drift
@@ -44,7 +44,6 @@ _IN_MEMORY_BYTES = 2**23
 _FALSE_ALARM = 1e-6
 _AGAINST = -4.753424308822899
 """What a standard normal number is below with a chance of 1e-6."""
-_LARGE = 10**6
 REPEATS_MIN = 2
 """Two answers with the same numbers may be chance where there are few of them and small."""
 NOTE = (
@@ -71,11 +70,11 @@ def mean_and_drift(unit: Unit, task: Task) -> FloatArray:
     weights = {name: (scale / least) ** -2.0 if precise else 1.0 for name, scale in scales.items()}
     total = np.zeros(d)
     for owner, body in _bodies(unit, task):
-        total += weights[owner] * vector_of(body, dimension=d)
+        total += weights[owner] * answer_numbers(body, dimension=d)
     before = {each.owner: each for each in unit.drifts(task.id)}
     after = []
     for owner, body in _bodies(unit, task):
-        vector, scale = vector_of(body, dimension=d), scales[owner]
+        vector, scale = answer_numbers(body, dimension=d), scales[owner]
         others = total - weights[owner] * vector
         sums = before.get(owner, Drift(task.id, owner))
         after.append(added(sums, vector / scale, others, body))
@@ -174,15 +173,5 @@ def flags(sums: Drift, bounds: tuple[float, float] | None) -> list[str]:
 @lru_cache(maxsize=4096)
 def square_bounds(*, answers: int, dimension: int, clip_to_noise: float) -> tuple[float, float]:
     """Return between what the squared norms of honest answers sum to, in units of sigma^2."""
-    low, high = _chi2_bounds(answers * dimension)
+    low, high = square_sum_bounds(answers * dimension, false_alarm=_FALSE_ALARM)
     return low, (clip_to_noise * math.sqrt(answers) + math.sqrt(high)) ** 2
-
-
-def _chi2_bounds(numbers: int) -> tuple[float, float]:
-    """Return what a chi-square sum of so many numbers is below or above with a chance of 1e-6."""
-    if numbers > _LARGE:  # SciPy loses digits here, and Wilson and Hilferty's cube root gains them
-        middle, spread = 1 - 2 / (9 * numbers), _AGAINST * math.sqrt(2 / (9 * numbers))
-        return numbers * (middle + spread) ** 3, numbers * (middle - spread) ** 3
-    from scipy.stats import chi2
-
-    return float(chi2.ppf(_FALSE_ALARM, numbers)), float(chi2.isf(_FALSE_ALARM, numbers))

@@ -166,16 +166,17 @@ async def fetch_query(
     def newer(mark: Mark) -> bool:
         return mark.round > after or mark.state is not State.TRAINING
 
+    now_ms = visit.service.market.now_ms
     return await visit.wait(
         http,
         task,
-        lambda unit, caller: _asked(views.query(unit, caller, task, after=after)),
+        lambda unit, caller: _asked(views.query(unit, caller, task, after=after), now_ms()),
         news=newer,
         wait_s=wait,
     ) or Response(status_code=204)
 
 
-def _asked(round: Round | None) -> Response | None:
+def _asked(round: Round | None, now_ms: int) -> Response | None:
     if round is None:
         return None
     headers = {
@@ -184,6 +185,8 @@ def _asked(round: Round | None) -> Response | None:
         "Fedbourse-Query": round.query,
         "Fedbourse-Previous": round.previous,
         "Fedbourse-Deadline": str(round.deadline_ms),
+        # A device need not know what time it is here.
+        "Fedbourse-Left-Ms": str(round.deadline_ms - now_ms),
     }
     return Response(round.model, media_type="application/octet-stream", headers=headers)
 

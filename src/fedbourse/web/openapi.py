@@ -87,6 +87,7 @@ QUERY_ANSWER: dict[int | str, dict[str, Any]] = {
             "Fedbourse-Query": {"description": "The query message's hash.", "schema": _HASH},
             "Fedbourse-Previous": {"description": "The message before it.", "schema": _HASH},
             "Fedbourse-Deadline": {"description": "When it ends, in ms.", "schema": _WHOLE},
+            "Fedbourse-Left-Ms": {"description": "How long that is from now.", "schema": _WHOLE},
         },
     },
     204: {"description": "No newer round was opened in that time."},
