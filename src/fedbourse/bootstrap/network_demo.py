@@ -307,7 +307,7 @@ def _card(source: Source) -> TaskCard:
         weights="precision",
         payout="vested",
         # A round waits for a device that was killed: time enough to come back.
-        deadlines=Deadlines(interest_s=90, tick_s=5, plans_s=60, terms_s=30, round_s=20),
+        deadlines=Deadlines(interest_s=90, tick_s=5, plans_s=60, terms_s=30, round_s=12),
         validation=f"{len(source.buyer)} flights of the buyer's own",
         layout=Layout(
             tuple(
