@@ -29,32 +29,13 @@ from fedbourse.wire.messages import (
     receipt_message,
     terms_message,
 )
+from small_card import SMALL_CARD
 
 TASK = "0123456789abcdef01234567"
 OWNER = "owner:ann"
 ROUNDS = 4
 PAYMENT = 2_000_003
-CARD = TaskCard.of(
-    {
-        "goal": "Tell two kinds of things apart.",
-        "data": "A record is a thing: two numbers and its kind.",
-        "loss": "logistic",
-        "query": "gradient",
-        "compensation": "proportional",
-        "reward": 3.0,
-        "scaling": "0" * 64,
-        "model": "logistic",
-        "features": 2,
-        "classes": 2,
-        "dimension": 2,
-        "step_size": 0.5,
-        "rounds": ROUNDS,
-        "samples": 20,
-        "clip": 1.0,
-        "weights": "precision",
-        "payout": "vested",
-    }
-)
+CARD = TaskCard.of(SMALL_CARD | {"rounds": ROUNDS, "samples": 20})
 Cheat = Callable[[Any], Any]
 
 

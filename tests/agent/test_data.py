@@ -1,6 +1,7 @@
 """An owner's data becomes the m records that a card asks about, always the same ones."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from agent.malicious_market import CARD
 from fedbourse.agent import FileData
 from fedbourse.agent.data import records_for
+from fedbourse.bootstrap.demo import layout_of
 from fedbourse.errors import FedbourseError, InvalidData, InvalidFile
+from fedbourse.learning.data import load
 from fedbourse.learning.records import Records
 from fedbourse.wire.card import TaskCard
 
@@ -159,6 +162,19 @@ def test_an_unknown_class_is_named(table: Path) -> None:
     table.write_text(table.read_text().replace("dog", "fox"))
     with pytest.raises(InvalidData, match="'fox'; the card has cat, dog"):
         records_for(LAID_OUT, FileData(str(table)), secret=SECRET)
+
+
+def test_names_of_classes_may_be_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "things.csv"
+    rows = [f"{i},{i % 7},{3 if i % 2 else 7}" for i in range(200)]
+    file.write_text("\n".join(["height,weight,kind", *rows]))
+    source = load(f"{file}:kind", buyer_records=20)
+    assert layout_of(source).classes == ("3", "7")
+    card = replace(LAID_OUT, layout=replace(LAID_OUT.layout, classes=("3", "7")))
+    records = records_for(card, FileData(str(file)), secret=SECRET)
+    assert set(records.labels.tolist()) == {0.0, 1.0}
+    odd = records.features[:, 0] * card.layout.columns[0].scale + card.layout.columns[0].shift
+    assert ((np.rint(odd) % 2 == 1) == (records.labels == 0.0)).all()
 
 
 DAMAGED = {

@@ -18,27 +18,9 @@ from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import SigningKey
 from fedbourse.wire.messages import privacy_terms
+from small_card import SMALL_CARD as CARD
 
 WAIT_S = 60
-CARD = {
-    "goal": "Tell two kinds of things apart.",
-    "data": "A record is a thing: two numbers and its kind.",
-    "loss": "logistic",
-    "query": "gradient",
-    "compensation": "proportional",
-    "reward": 3.0,
-    "scaling": "0" * 64,
-    "model": "logistic",
-    "features": 2,
-    "classes": 2,
-    "dimension": 2,
-    "step_size": 0.5,
-    "rounds": 3,
-    "samples": 100,
-    "clip": 1.0,
-    "weights": "precision",
-    "payout": "vested",
-}
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,21 @@ def test_the_latest_task_need_not_be_named(shell, acme, card) -> None:
     assert "interest_s 86400" in out
 
 
+def test_a_card_can_be_made_to_fit_the_buyers_own_records(shell, acme, tmp_path, capsys) -> None:
+    table, file = tmp_path / "mine.csv", tmp_path / "card.json"
+    rows = [f"{i % 13},{i},{'late' if i % 13 > 6 else 'on time'}" for i in range(300)]
+    table.write_text("\n".join(["gate,number,arrival", *rows]))
+    assert main(["task", "card", "--data", f"{table}:arrival", "--out", str(file)]) == 0
+    made = json.loads(file.read_text())
+    assert [column["name"] for column in made["layout"]["columns"]] == ["gate", "number"]
+    assert made["layout"]["label"] == "arrival"
+    assert made["layout"]["classes"] == ["late", "on time"]
+    assert made["features"] == 3
+    assert shell.json("task", "create", file, token=acme)["state"] == "draft"
+    assert main(["task", "card", "--data", f"{table}:departure"]) == 2
+    assert "label column 'departure'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("columns", [None, "80", "30"])
 def test_lists_come_page_by_page_and_newest_first(shell, acme, card, columns, monkeypatch) -> None:
     if columns is None:

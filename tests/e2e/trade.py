@@ -26,26 +26,12 @@ if TYPE_CHECKING:
     from e2e.supervised import Supervised
     from fedbourse.wire.connection import Connection
 
+from small_card import SMALL_CARD
+
 BUYER, AUDITOR, SPARE = "buyer:acme", "auditor:kay", "buyer:gone"
 VALUES = {"owner:ann": 1.0, "owner:bob": 1.1, "owner:cy": 1.2}
-CARD = {
-    "goal": "Tell two kinds of things apart.",
-    "data": "A record is a thing: two numbers and its kind.",
-    "loss": "logistic",
-    "query": "gradient",
-    "compensation": "proportional",
-    "reward": 3.0,
-    "scaling": "0" * 64,
-    "model": "logistic",
-    "features": 2,
-    "classes": 2,
-    "dimension": 2,
-    "step_size": 0.5,
+CARD = SMALL_CARD | {
     "rounds": 2,
-    "samples": 100,
-    "clip": 1.0,
-    "weights": "precision",
-    "payout": "vested",
     "max_rho": 100.0,
     "deadlines": {"interest_s": 600.0, "round_s": 300.0},
 }

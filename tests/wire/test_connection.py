@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import httpx2
@@ -269,6 +270,15 @@ def test_an_answer_is_read_only_so_far():
         with pytest.raises(Unreachable, match="3000000 bytes"):
             connection.get_bytes("/v1/model", at_most=3_000_000)
     assert len(read) < 30
+
+
+def test_an_answer_that_drips_is_given_up():
+    minutes = itertools.count()
+    drops = (b"x" for _ in range(10**6))
+    server = Server(lambda: httpx2.Response(200, content=drops))
+    connection = server.connection(now_ms=lambda: 30_000 * next(minutes))
+    with connection, pytest.raises(Unreachable, match="too slowly: 3 bytes so far"):
+        connection.get_bytes("/v1/market")
 
 
 def test_a_compressed_answer_is_refused():

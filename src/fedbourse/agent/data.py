@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbourse.errors import InvalidData
 from fedbourse.learning.records import Records, Scaling, matrix
-from fedbourse.learning.sources.files import read_table, split_name
+from fedbourse.learning.sources.files import class_name, read_table, split_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -103,15 +103,15 @@ def _labels(card: TaskCard, raw: object) -> FloatArray:
         raise InvalidData("labels must be one for each record; found rows of them") from None
     if labels.ndim != 1:
         raise InvalidData(f"labels must be one column; found an array of shape {labels.shape}")
-    if labels.dtype.kind not in "UO":
-        return labels.astype(np.float64) if labels.dtype.kind in "fiub" else labels
     classes = card.layout.classes if card.layout else ()
-    if not classes:
-        raise InvalidData(f"labels must be numbers, the card names none; found {labels[0]!r:.60}")
     numbers = {name: number for number, name in enumerate(classes)}
-    for row, label in enumerate(labels.tolist()):
-        if not isinstance(label, str) or label not in numbers:
-            raise InvalidData(
-                f"record {row} has the label {label!r:.60}; the card has {', '.join(classes)}"
-            )
-    return np.array([numbers[label] for label in labels.tolist()], dtype=np.float64)
+    named = [class_name(label) for label in labels.tolist()]
+    unknown = next((row for row, name in enumerate(named) if name not in numbers), None)
+    if unknown is None:
+        return np.array([numbers[name] for name in named], dtype=np.float64)
+    if labels.dtype.kind in "fiub":
+        return labels.astype(np.float64)  # the class numbers themselves, or any numbers
+    raise InvalidData(
+        f"record {unknown} has the label {named[unknown]!r:.60}; the card has "
+        f"{', '.join(classes) or 'numbers only'}"
+    )

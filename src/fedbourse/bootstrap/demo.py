@@ -204,7 +204,8 @@ def layout_of(source: Source) -> Layout:
         source.scaling.scale.tolist(),
         strict=True,
     )
-    return Layout(tuple(Column(*each) for each in numbers), label="label")
+    columns = tuple(Column(*each) for each in numbers)
+    return Layout(columns, label=source.label, classes=source.class_names)
 
 
 def _interested(asked: int | None, source: Source, samples: int, scheme: str) -> int:

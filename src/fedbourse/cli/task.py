@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
@@ -38,19 +37,29 @@ task_app = App(name="task", help="Publish a task, follow it, and fetch what it b
 
 
 @task_app.command
-def card(*, out: Annotated[Path | None, Parameter(group=OUTPUT)] = None) -> None:
+def card(
+    *, data: str | None = None, out: Annotated[Path | None, Parameter(group=OUTPUT)] = None
+) -> None:
     """Write an example of a task card, to start from.
 
-    For example:
+    Examples:
 
         fedbourse task card --out card.json
 
+        fedbourse task card --data flights.csv:late --out card.json
+
     Parameters
     ----------
+    data
+        Records of your own, FILE[:LABEL_COLUMN] or a name that fedbourse train knows: the card then
+        has their columns by name, and the numbers that scale them, so that owners' devices find the
+        same columns in their own tables.
     out
         The file to write to, in place of standard output.
     """
-    text = json.dumps(_example(), indent=2, ensure_ascii=False) + "\n"
+    from fedbourse.bootstrap.example_card import example_card
+
+    text = json.dumps(example_card(data), indent=2, ensure_ascii=False) + "\n"
     if out is None:
         print(text, end="")
     else:
@@ -329,30 +338,3 @@ def _in_order(card: dict[str, Any]) -> list[str]:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
-
-
-def _example() -> dict[str, Any]:
-    from fedbourse.wire.card import Assumptions, TaskCard
-
-    return TaskCard(
-        goal="Predict whether a flight arrives more than 15 minutes late.",
-        data="A record is a flight: 9 numbers known at departure, and whether it came late.",
-        loss="logistic",
-        query="gradient",
-        compensation="proportional",
-        reward=10.0,
-        scaling=hashlib.sha256(b"none").hexdigest(),
-        model="logistic",
-        features=9,
-        classes=2,
-        dimension=9,
-        step_size=1.0,
-        rounds=50,
-        samples=1000,
-        clip=1.0,
-        weights="precision",
-        payout="vested",
-        max_reward=20.0,
-        assumptions=Assumptions(weight=20.0, chance=0.75, ceiling=0.9),
-        validation="5000 flights of the buyer's own.",
-    ).document

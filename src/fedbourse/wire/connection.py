@@ -39,6 +39,8 @@ _BYTES_MAX = 64 * 2**20
 _QUIET_S = 60.0
 """A stream that shows no sign of life for so long is opened again."""
 
+_PATIENCE_MS, _LEAST_BYTES_PER_MS = 60_000, 4
+"""A body that comes more slowly than this, after a while, is given up: it may never end."""
 _DETAIL_MAX = 600
 _ERRORS = {
     name: kind
@@ -307,9 +309,11 @@ class Connection:
     def _body(self, response: httpx2.Response, at_most: int) -> bytes:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise Unreachable(f"{self.server_url} answers in a compressed form that was not asked")
-        parts, size = [], 0
+        parts, size, begun_ms = [], 0, self._now_ms()
         for part in response.iter_bytes():
             size += len(part)
+            if self._now_ms() - begun_ms > _PATIENCE_MS + size / _LEAST_BYTES_PER_MS:
+                raise Unreachable(f"{self.server_url} answers too slowly: {size} bytes so far")
             if size > at_most:
                 raise Unreachable(
                     f"{self.server_url} answers with more than the {at_most} bytes that are read"

@@ -34,6 +34,10 @@ class Source:
     default_samples: int
     default_model: str
     best_accuracy: float | None = None
+    label: str = "label"
+    """The column that holds what is to be predicted."""
+    class_names: tuple[str, ...] = ()
+    """What labels of each class look like, where they are not the class numbers themselves."""
 
     def __post_init__(self) -> None:
         """Check that there is something to tell apart, both for owners and for the buyer."""
@@ -78,6 +82,8 @@ def from_table(
     default_samples: int,
     rows: Split,
     scaling: Scaling | None = None,
+    label: str = "label",
+    class_names: tuple[str, ...] = (),
 ) -> Source:
     """Return the source of a table held in memory, scaled by the buyer's rows if not otherwise."""
     scaling = scaling or Scaling.from_public(raw[rows.buyer])
@@ -92,4 +98,6 @@ def from_table(
         feature_names=(*columns, "constant"),
         default_samples=default_samples,
         default_model={0: "least-squares", 2: "logistic"}.get(classes, "softmax"),
+        label=label,
+        class_names=class_names,
     )

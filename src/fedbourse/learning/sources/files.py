@@ -68,6 +68,8 @@ def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) 
         f"{what if len(what) <= 200 else f'one of {len(names)} classes'}.",
         default_samples=max(1, min(1000, (rows - usual) // 20)),
         rows=split(path, rows=rows, buyer_records=buyer_records, usual=usual, seed=seed),
+        label=table.label,
+        class_names=names,
     )
 
 
@@ -103,7 +105,7 @@ def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
         row = int(np.argmax(labels == ""))
         raise InvalidData(f"{path}, column {table.label}, row {row}: the cell is empty")
     names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    shown = tuple(f"{n:g}" if labels.dtype.kind == "f" else str(n) for n in names)
+    shown = tuple(map(class_name, names.tolist()))
     if len(names) < 2:
         raise InvalidData(f"{path} must hold at least two classes; every label is {shown[0]!r:.60}")
     if len(names) > CLASSES_MAX:
@@ -115,6 +117,15 @@ def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
         rare = shown[int(np.argmin(counts))]
         raise InvalidData(f"{path} must hold at least 2 records of each class; {rare!r:.60} has 1")
     return numbers.astype(np.float64), shown
+
+
+def class_name(label: object) -> str:
+    """Return how a label is spelled where classes have names.
+
+    >>> class_name(3.0), class_name(True), class_name("late")
+    ('3', 'True', 'late')
+    """
+    return f"{label:.0f}" if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _npz(path: str, data: bytes, label: str | None) -> Table:
