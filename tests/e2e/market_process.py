@@ -163,7 +163,7 @@ def _name(write: str, given: dict[str, Any]) -> str:
 
 def _otherwise(step: _Step) -> str:
     verb, table = step.writes[0].split()
-    return {"INSERT nonces": "signed-read", "INSERT tokens": "start-operator"}.get(
+    return {"INSERT tokens": "start-operator"}.get(
         step.writes[0], "clock-purge" if verb == "DELETE" else f"start-{verb}-{table}".lower()
     )
 

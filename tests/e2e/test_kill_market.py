@@ -20,14 +20,14 @@ from e2e.trade import Trade
 
 WRITES = {
     "token", "revoke", "enrolment", "enrol", "deposit", "create", "open", "interest", "announce",
-    "plan", "settle", "sign", "decline", "answer", "cancel", "erase", "withdraw", "signed-read",
+    "plan", "settle", "sign", "decline", "answer", "cancel", "erase", "withdraw",
 }  # fmt: skip
 BY_ITSELF = {
     "clock-announced", "clock-ticked", "clock-last-tick", "clock-training", "clock-round",
     "clock-payout", "clock-purge",
 }  # fmt: skip
 START = {"start-create-fedbourse_version", "start-operator"}
-WITHOUT_A_NAME = {"signed-read", "clock-purge", *START}
+WITHOUT_A_NAME = {"clock-purge", *START}
 """Steps that are known by their end only, so that they have no middle."""
 
 
