@@ -3,14 +3,12 @@
 import datetime
 import http.client
 import json
-import logging
 import os
 import signal
 import socket
 import sqlite3
 import stat
 import subprocess
-import threading
 from pathlib import Path
 from unittest import mock
 
@@ -19,9 +17,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cli.markets import WAIT_S, Shell, command, running_market, until
 from fedbourse.bootstrap import market as bootstrap_market
+from fedbourse.bootstrap.machine import Patient
 from fedbourse.cli import main
 from fedbourse.errors import Unreachable
 from fedbourse.market.access import hash_of
@@ -324,35 +324,19 @@ def test_workers_stop_when_they_are_told_to(postgresql, tmp_path) -> None:
         assert not any(Path(f"/proc/{child}").exists() for child in left)
 
 
-class Failing:
-    """A store that breaks a few times."""
-
-    def __init__(self, times: int) -> None:
-        self.left, self.looks, self.works = times, 0, threading.Event()
-
-    def read(self):
-        self.looks += 1
-        if self.left:
-            self.left -= 1
-            raise Unreachable("the database rests")
-        self.works.set()
-        raise RuntimeError("a bug")
-
-    begin = read
-
-
-def test_the_clock_goes_on_after_an_error_and_says_each_once(caplog) -> None:
-    store, alarm = Failing(7), bootstrap_market.Alarm()
-    market = Market(SigningKey.generate())
-    with (
-        caplog.at_level(logging.ERROR, logger="fedbourse.market"),
-        bootstrap_market.running_clock(market, store, None, alarm=alarm),
-    ):
-        assert store.works.wait(WAIT_S)
-    said = [record.getMessage() for record in caplog.records]
-    assert said.count("deadlines: the database rests") == 1
-    assert said.count("payouts: the database rests") == 1
-    assert "deadlines: a bug" in said or "payouts: a bug" in said
+def test_an_address_without_connections_is_forgotten() -> None:
+    connections = [Patient.__new__(Patient) for _ in range(2)]
+    below = mock.patch.multiple(
+        H11Protocol, connection_made=mock.Mock(), connection_lost=mock.Mock()
+    )
+    with below:
+        for each in connections:
+            each.client, each.loop = ("192.0.2.1", 5), mock.Mock()
+            each.connection_made(mock.Mock())
+        connections[0].connection_lost(None)
+        assert Patient.counts["192.0.2.1"] == 1
+        connections[1].connection_lost(None)
+    assert "192.0.2.1" not in Patient.counts
 
 
 def test_the_shell_of_these_tests_reaches_the_market(market, capsys) -> None:

@@ -1,5 +1,7 @@
 """Small federations for tests, and a slow, plain reference for every gradient."""
 
+from fractions import Fraction
+
 import numpy as np
 from scipy.special import expit, softmax
 
@@ -51,3 +53,15 @@ def plain_clipped_mean(name: str, parameters, records: Records, clip: float):
         gradient = numeric_gradient(name, parameters, x, y, records.classes)
         total += gradient * min(1.0, clip / np.linalg.norm(gradient))
     return total / len(records)
+
+
+def extreme(rng, shape: tuple[int, ...], exponent: int):
+    """Return finite numbers of about this power of two, some of them far smaller."""
+    spread = rng.integers(0, rng.choice([2, 20, 2000]), shape)
+    numbers = rng.uniform(-1, 1, shape)
+    return np.ldexp(numbers, np.maximum(exponent - spread, -1080))
+
+
+def squared_norm(vector) -> Fraction:
+    """Return the square of a norm, exactly."""
+    return sum((Fraction(x) ** 2 for x in vector.tolist()), Fraction(0))

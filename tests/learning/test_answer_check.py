@@ -1,11 +1,13 @@
 """An honest answer passes, and what no honest device can have sent does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 from fedbourse.errors import InvalidInput
-from fedbourse.learning.answer_check import answer_bounds, checked_answer
+from fedbourse.learning.answer_check import answer_bounds, checked_answer, fits_float32
 from fedbourse.privacy import ExactNoise, Terms
 
 TERMS = Terms(task="t", rho=0.5, rounds=10, dimension=40, samples=100, clip=2.0)
@@ -45,3 +47,21 @@ def test_every_honest_answer_passes(length: float) -> None:
 def test_what_cannot_be_an_answer_is_refused(body: object) -> None:
     with pytest.raises(InvalidInput, match="answer"):
         checked_answer(TERMS, body)
+
+
+@pytest.mark.parametrize("clip", [1e-60, 1e-20, 1e-6, 1.0, 1e6, 1e34, 1e50])
+@pytest.mark.parametrize("samples", [1, 100, 10**6, 10**9])
+def test_answers_that_fit_floats_are_taken_as_floats(clip: float, samples: int) -> None:
+    terms = replace(TERMS, clip=clip, samples=samples)
+    assert fits_float32(terms) == (1e-26 < clip < 1e35 and samples < 10**9)
+    if fits_float32(terms):
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            answer = terms.scale * rng.standard_normal(40)
+            answer[0] += clip
+            checked_answer(terms, answer.astype("<f4").tobytes())
+
+
+def test_noise_too_large_for_floats_does_not_fit() -> None:
+    assert fits_float32(replace(TERMS, rho=1e-60))
+    assert not fits_float32(replace(TERMS, rho=1e-80))

@@ -1,15 +1,17 @@
 """Closed-form clipping gives what a plain loop gives, and no record moves an answer beyond 2L/m."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidData, InvalidInput
-from fedbourse.learning.models import model_named
+from fedbourse.learning.models import clipped, model_named
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
-from learning.federations import federation, plain_clipped_mean
+from learning.federations import extreme, federation, plain_clipped_mean, squared_norm
 
 KINDS = [
     ("logistic", 2),
@@ -159,3 +161,55 @@ def test_a_record_without_a_finite_gradient_counts_as_zero(name) -> None:
         mean = model.clipped_means(parameters, Federation(records, np.array([0, 2])), clip=1.0)
         assert np.isfinite(mean).all()
         assert np.linalg.norm(mean) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.tuples(*[st.sampled_from([-1074, -1000, -500, 0, 500, 980, 1010, 1023])] * 3),
+    clip=st.sampled_from([1e-6, 1.0, 1e6, 4.4e-18, 1e-100, 1e100]),
+)
+def test_no_finite_input_makes_a_clipped_gradient_longer_than_is_charged(
+    name, classes, seed, sizes, clip
+) -> None:
+    """In exact arithmetic: what is charged is the clip times 1 + (d + 8) 2^-53."""
+    rng = np.random.default_rng(seed)
+    model = model_named(name, features=3, classes=classes)
+    features = extreme(rng, (12, 3), sizes[0])
+    features[:, -1] = 1.0
+    labels = rng.integers(classes, size=12) if classes else extreme(rng, (12,), sizes[2])
+    parameters = extreme(rng, (model.dimension,), sizes[1])
+    if rng.random() < 0.5:  # scores for which probabilities, and so gradients, nearly vanish
+        parameters[rng.random(model.dimension) < 0.7] = 0.0
+        parameters[2] = rng.uniform(-745, 745)
+    with np.errstate(all="ignore"):
+        records = Records(features, labels.astype(float), classes)
+        layers, factors = clipped(model.layers(parameters, records), clip)
+        numbers = [(factors * layer.deltas.T).T.reshape(12, -1) for layer in layers]
+    bound = (Fraction(clip) * (1 + Fraction(model.dimension + 8, 2**53))) ** 2
+    for i in range(12):
+        parts = zip(numbers, layers, strict=True)
+        square = sum(squared_norm(n[i]) * squared_norm(layer.inputs[i]) for n, layer in parts)
+        assert square <= bound
+
+
+def test_a_huge_model_makes_no_clipped_gradient_twice_as_long() -> None:
+    """The factors would be subnormal, and round up to twice what they should be."""
+    model = model_named("least-squares", features=2, classes=0)
+    huge, m = np.array([1.78e308, 0.0]), 1000
+    for first in np.linspace(0.006, 0.0105, 50):
+        features = np.zeros((m, 2))
+        features[:, 1], features[0, 0] = 1.0, first
+        records = Records(features, np.zeros(m), 0)
+        mean = model.clipped_means(huge, Federation(records, np.array([0, m])), clip=4.4e-18)
+        assert np.linalg.norm(mean) * m <= 4.4e-18 * (1 + 1e-12)
+
+
+def test_records_of_ordinary_size_are_clipped_and_never_left_out() -> None:
+    for size in (1e-6, 1.0, 1e6, 1e100):
+        records = Records(np.array([[size, 1.0]]), np.zeros(1), 0)
+        one = Federation(records, np.array([0, 1]))
+        model = model_named("least-squares", features=2, classes=0)
+        mean = model.clipped_means(np.array([0.0, 1e100]), one, clip=1e-6)
+        assert np.linalg.norm(mean) == pytest.approx(1e-6)

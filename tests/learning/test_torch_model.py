@@ -1,5 +1,7 @@
 """Any torch module gives the clipped means that the closed form gives for the same network."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
 from fedbourse.learning.torch_model import TorchModel
-from learning.federations import federation
+from learning.federations import extreme, federation, squared_norm
 
 
 class Network(torch.nn.Module):
@@ -101,3 +103,17 @@ def test_layers_that_mix_records_are_refused() -> None:
 def test_a_model_without_parameters_is_refused() -> None:
     with pytest.raises(InvalidInput, match="must have parameters"):
         TorchModel(torch.nn.Flatten(), classes=2)
+
+
+@pytest.mark.parametrize("clip", [1e-6, 1.0, 1e6, 4.4e-18, 1e-100])
+@pytest.mark.parametrize("size", [-1000, -500, 0, 500, 980, 1010, 1023])
+def test_no_finite_input_makes_a_clipped_gradient_longer_than_is_charged(clip, size) -> None:
+    rng = np.random.default_rng(abs(size))
+    model = TorchModel(torch.nn.Linear(3, 1, bias=False), classes=0)
+    bound = (Fraction(clip) * (1 + Fraction(model.dimension + 8, 2**53))) ** 2
+    for k in range(60):
+        features = extreme(rng, (1, 3), [0, size][k % 2])
+        features[:, -1] = 1.0
+        one = Federation(Records(features, extreme(rng, (1,), size), 0), np.array([0, 1]))
+        mean = model.clipped_means(extreme(rng, (3,), size * (k % 3) // 2), one, clip=clip)
+        assert squared_norm(mean[0]) <= bound

@@ -87,6 +87,8 @@ def test_any_change_changes_the_hash() -> None:
         ({"reward": "most"}, "reward must be a number"),
         ({"rounds": 0}, "rounds must be"),
         ({"clip": -1}, "clip must be"),
+        ({"clip": 0.99e-6}, "clip must be a finite number of at least 1e-06 and of at most"),
+        ({"clip": 1.01e6}, "clip must be"),
         ({"dimension": 11}, "a logistic of 10 features and 2 classes has dimension 10"),
         ({"assumptions": None}, "a reward of 'best' needs the card's assumptions and a max_reward"),
         ({"max_reward": None}, "needs the card's assumptions and a max_reward"),

@@ -1,7 +1,8 @@
-"""Fast noise: the grid and the scale of exact noise, from a cipher that nobody can repeat."""
+"""Fast noise: the scale of exact noise, without gaps, from a cipher that nobody can repeat."""
 
 import builtins
 import os
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +21,7 @@ any_terms = st.builds(
     Terms,
     task=st.just("task"),
     rho=st.floats(1e-4, 1e3),
-    rounds=st.integers(1, 10**4),
+    rounds=st.integers(1, 100),
     dimension=st.integers(1, 50),
     samples=st.integers(1, 10**6),
     clip=st.floats(1e-6, 1e6),
@@ -40,14 +41,67 @@ def test_all_answers_together_never_cost_more_than_the_budget(terms: Terms) -> N
     grid = noise._devices[0].grid
     distance, scale = Fraction(charged_sensitivity(terms, grid)), Fraction(float(noise.scales[0]))
     assert distance**2 / (2 * scale**2) <= Fraction(terms.round_rho)
+    two_draws = 2 * (Fraction(noise._devices[0].draw_steps) * Fraction(grid)) ** 2
+    assert two_draws >= scale**2
 
 
 @given(any_terms)
-def test_grid_and_charge_are_those_of_exact_noise(terms: Terms) -> None:
+def test_a_coarser_grid_is_charged_and_costs_next_to_nothing(terms: Terms) -> None:
     fast, exact = FastNoise([terms]), ExactNoise([terms])
-    assert fast._devices[0].grid == exact._devices[0].grid
-    assert fast.scales[0] == pytest.approx(exact.scales[0], rel=1e-12)
+    assert fast._devices[0].grid == exact._devices[0].grid * 2**11
+    assert exact.scales[0] < fast.scales[0] < exact.scales[0] * (1 + 1e-5)
     assert fast.scales[0] >= terms.scale  # rounding is charged, never forgotten
+
+
+def widest_layer() -> float:
+    """Return what the draws of the ziggurat's widest layer, the lowest, are multiples of."""
+    from randomgen import UserBitGenerator
+
+    lowest = np.random.Generator(UserBitGenerator(lambda _: 2**51 << 9, 64))
+    return lowest.standard_normal() / 2**51
+
+
+LEAST = Terms(task="task", rho=2.0**-20, rounds=1, dimension=2, samples=1000)
+
+
+@pytest.mark.parametrize("clip", [1.0, 1.999])
+def test_every_step_is_drawn_in_very_many_ways_even_at_the_least_budget(clip: float) -> None:
+    """Were there gaps, an answer in one would rule out a neighbour for certain."""
+    steps = FastNoise([replace(LEAST, clip=clip)])._devices[0].draw_steps
+    width = widest_layer()
+    assert 3.6 < width * 2**52 < 3.92
+    reached = np.rint(np.random.default_rng(0).uniform(1, 3.65 * steps, 10_000))
+    for step in (*reached, 1.0, 2.0):
+        first = np.ceil((step - 0.5) / (steps * width)) + 2
+        ways = 2.0**18
+        assert np.rint(steps * (first * width)) == step
+        assert np.rint(steps * ((first + ways) * width)) == step
+
+
+def test_noise_is_two_draws_that_are_rounded_by_themselves() -> None:
+    class Fixed:
+        draws = (np.array([9.1, -0.3]), np.array([0.7, 1.1]))
+
+        def __init__(self) -> None:
+            self.left = list(self.draws)
+
+        def standard_normal(self, dimension: int) -> np.ndarray:
+            return self.left.pop(0)[:dimension].copy()
+
+    noise = FastNoise([LEAST])
+    noise._generator = fixed = Fixed()
+    device = noise._devices[0]
+    whole = sum(np.rint(device.draw_steps * draw) for draw in Fixed.draws)
+    assert (released(noise, np.zeros(2)) == whole * device.grid).all()
+    assert not fixed.left
+
+
+def test_terms_whose_noise_would_have_gaps_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"at least 9\.54e-07 for fast noise .* found 9e-07"):
+        FastNoise([replace(LEAST, rho=9e-7)])
+    with pytest.raises(InvalidInput, match=r"at most 2\.15e\+09 steps of its grid; 1073741824 sam"):
+        FastNoise([replace(LEAST, samples=2**30)])
+    FastNoise([replace(LEAST, rho=1.0, samples=10**8)])
 
 
 @settings(max_examples=30)

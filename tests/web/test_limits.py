@@ -10,6 +10,7 @@ from fedbourse.web.settings import Settings
 
 SETTINGS = Settings(json_bytes_max=1000, answer_bytes_max=5000, waiting_bytes_max=8000)
 ANSWER = "/v1/tasks/018f/rounds/3/answer"
+SIGNED = ((b"signature-input", b"sig1=()"), (b"signature", b"sig1=::"))
 
 
 def scope(path="/v1/tasks", method="POST", headers=(), client=("192.0.2.1", 5), scheme="http"):
@@ -108,11 +109,32 @@ def test_a_body_that_claims_too_much_is_not_read(length):
 def test_only_an_answer_may_be_large():
     app = BodyLimit(Echo(), SETTINGS)
     body = b"x" * 5000
-    assert status(answer(app, scope(ANSWER, "PUT"), parts(body))) == 200
-    assert status(answer(app, scope(ANSWER, "PUT"), parts(body, b"x"))) == 413
-    assert status(answer(app, scope(ANSWER, "POST"), parts(body))) == 413
-    assert status(answer(app, scope(ANSWER + "/x", "PUT"), parts(body))) == 413
-    assert status(answer(app, scope("/v1/tasks/a/plan", "PUT"), parts(body))) == 413
+    assert status(answer(app, scope(ANSWER, "PUT", SIGNED), parts(body))) == 200
+    assert status(answer(app, scope(ANSWER, "PUT", SIGNED), parts(body, b"x"))) == 413
+    assert status(answer(app, scope(ANSWER, "POST", SIGNED), parts(body))) == 413
+    assert status(answer(app, scope(ANSWER + "/x", "PUT", SIGNED), parts(body))) == 413
+    assert status(answer(app, scope("/v1/tasks/a/plan", "PUT", SIGNED), parts(body))) == 413
+
+
+@pytest.mark.parametrize("given", [(), SIGNED[:1], SIGNED[1:], [(b"authorization", b"Bearer x")]])
+def test_an_answer_that_does_not_claim_to_be_signed_may_not_be_large(given):
+    app = BodyLimit(Echo(), SETTINGS)
+    sent = answer(app, scope(ANSWER, "PUT", given), parts(b"x" * 1001))
+    assert status(sent) == 413
+    assert b"1000 bytes at this address without a device's signature" in sent[1]["body"]
+    assert status(answer(app, scope(ANSWER, "PUT", given), parts(b"x" * 1000))) == 200
+
+
+@pytest.mark.parametrize("claimed", [[], [(b"content-length", b"1")]])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PATCH"])
+def test_what_only_reads_or_ends_has_no_body(method, claimed):
+    echo = Echo()
+    sent = answer(BodyLimit(echo, SETTINGS), scope(method=method, headers=claimed), parts(b"x"))
+    assert status(sent) == 413
+    assert headers(sent)["connection"] == "close"
+    assert f"{method} has no body here".encode() in sent[1]["body"]
+    assert not echo.bodies
+    assert status(answer(BodyLimit(echo, SETTINGS), scope(method=method))) == 200
 
 
 def test_a_body_that_trickles_is_cut_off():
@@ -129,6 +151,52 @@ def test_all_bodies_together_are_bounded_and_given_back():
     assert status(answer(app, scope(), parts(b"x" * 501))) == 503
     for _ in range(5):
         assert status(answer(app, scope(), parts(b"x" * 400))) == 200
+
+
+def unfinished(body, more=b""):
+    """Return a body that never ends, and the event that is set once all of it was read."""
+    sent, read = [body, more], anyio.Event()
+
+    async def receive():
+        if not sent:
+            read.set()
+            await anyio.sleep_forever()
+        return {"type": "http.request", "body": sent.pop(0), "more_body": True}
+
+    return receive, read
+
+
+def test_one_address_holds_its_share_and_others_are_still_read():
+    app = BodyLimit(Echo(), Settings(waiting_bytes_max=1000, waiting_bytes_per_peer=300))
+    other = ("192.0.2.2", 5)
+
+    async def ask(client, receive):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        with anyio.fail_after(5):
+            await app(scope(client=client), receive, send)
+        return sent
+
+    async def run():
+        async with anyio.create_task_group() as strangers:
+            for _ in range(3):
+                receive, read = unfinished(b"x" * 50, b"x" * 50)
+                strangers.start_soon(app, scope(), receive, None)
+                await read.wait()
+            refused = await ask(("192.0.2.1", 9), parts(b"x"))
+            assert status(refused) == 503
+            assert b"too much from this address" in refused[1]["body"]
+            assert status(await ask(("192.0.2.1", 9), parts(b""))) == 200
+            assert status(await ask(other, parts(b"x" * 300))) == 200
+            assert status(await ask(other, parts(b"x" * 301))) == 503
+            strangers.cancel_scope.cancel()
+        assert status(await ask(("192.0.2.1", 9), parts(b"x" * 300))) == 200
+
+    anyio.run(run)
+    assert not app._held  # no address is remembered
 
 
 def test_a_client_that_goes_away_is_forgotten():

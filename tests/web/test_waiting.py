@@ -188,8 +188,60 @@ def test_no_more_wait_than_allowed_and_a_client_that_leaves_frees_its_place(stor
         assert later.result().status == second.result().status == 200
 
 
+def test_strangers_leave_places_to_those_who_proved_who_they_are(store):
+    with a_market(store, waiting_max=4, waiting_strangers_max=2) as market:
+
+        def stranger():
+            asked = {"seen": 999, "wait": 2}
+            return httpx2.get(
+                f"{market.url}{market.path}", params=asked, trust_env=False, timeout=SOON_S
+            )
+
+        strangers = [Later(stranger) for _ in range(2)]
+        until(lambda: len(market.waiting) == 2)
+        assert stranger().status_code == 429
+        known = [market.later(market.world.ann, after=0, wait=30.0) for _ in range(2)]
+        with pytest.raises(TooManyRequests):  # all places together are bounded as before
+            market.ask(market.world.owners[1], after=0, wait=30.0)
+        assert {each.result().status_code for each in strangers} == {200}
+        market.close_round()
+        assert {each.result().status for each in known} == {200}
+        again = Later(stranger)  # their places are free again
+        until(lambda: len(market.waiting) == 1)
+        assert again.result().status_code == 200
+
+
+def test_one_caller_takes_no_more_places_than_its_own(store):
+    with a_market(store, waiting_per_caller=1) as market:
+        ann, other = market.world.ann, market.world.owners[1]
+        assert other.name != ann.name
+        first = market.later(ann, after=0, wait=30.0)
+        with pytest.raises(TooManyRequests, match="too many requests are waiting"):
+            market.ask(ann, after=0, wait=30.0)
+        second = market.later(other, after=0, wait=30.0)
+        market.close_round()
+        assert first.result().status == second.result().status == 200
+        assert market.later(ann, after=1, wait=0.5).result().status == 204
+
+
+def test_a_request_that_waits_holds_no_body(store):
+    with a_market(store) as market:
+        asked = {"seen": 999, "wait": 30}
+        refused = httpx2.request(
+            "GET",
+            f"{market.url}{market.path}",
+            params=asked,
+            content=b"x",
+            trust_env=False,
+            timeout=SOON_S,
+        )
+        assert refused.status_code == 413
+        assert refused.json()["detail"] == "GET has no body here; found one, send none"
+        assert len(market.waiting) == 0
+
+
 def test_many_wait_with_one_question_and_no_thread(store):
-    with a_market(store, waiting_poll_s=0.05) as market:
+    with a_market(store, waiting_poll_s=0.05, waiting_per_caller=50) as market:
         asked = []
         marks = market.waiting._marks
         market.waiting._marks = lambda: asked.append(1) or marks()

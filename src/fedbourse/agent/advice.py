@@ -98,12 +98,13 @@ def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, f
             "the reward is not announced yet, and the card fixes none; ask again once it is"
         )
     reward, owners = float(card.reward), max(2, int(task["interested"] or 0))
+    rivals = "one other" if owners == 2 else f"{owners - 1} others"
     if card.assumptions is not None:
         low, high = card.assumptions.values_low, card.assumptions.values_high
         spread = low + (high - low) * (np.arange(owners - 1) + 0.5) / (owners - 1)
-        basis = f"{owners - 1} others with values from {low:g} to {high:g}, as the buyer assumes"
+        basis = f"{rivals} with values from {low:g} to {high:g}, as the buyer assumes"
     else:
         spread = np.full(owners - 1, value)
-        basis = f"nothing is announced yet: {owners - 1} others with a value like yours"
+        basis = f"nothing is announced yet: {rivals} with a value like yours"
     found = equilibrium(np.append(spread, value), reward=reward)
     return reward, float(found.budgets[:-1].sum()), basis

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +17,6 @@ from fedbourse.agent.deals import Deal, Deals, Entry, Market, Refusal
 from fedbourse.agent.folder import DeviceFolder, DeviceSettings
 from fedbourse.agent.following import Following, Owner
 from fedbourse.agent.market_client import MarketClient, enrolment
-from fedbourse.agent.spend_store import SpendStore
 from fedbourse.agent.verifying import Check, verify_deal
 from fedbourse.agent.wish import Wish
 from fedbourse.errors import (
@@ -145,16 +144,21 @@ class Agent:
         if data is None and settings.data is not None:
             data = FileData(settings.data)
         self._data = data
+        rules = settings.limits if policy is None else policy
+        for rule in ("check_card", "check_terms"):
+            if not callable(getattr(rules, rule, None)):
+                raise InvalidInput(f"a policy has the rules check_card and check_terms; no {rule}")
         self.tell = on_event
-        self._store = SpendStore(self.folder.spend_file, read_only=read_only)
+        self._store = self.folder.spend(read_only=read_only)
         self.guard = Filter(self._store, lifetime_cap=settings.lifetime_cap)
         self.deals = Deals(self._store)
         self._unwanted: set[str] = set()
+        self._lock, self._followed = threading.Lock(), set[str]()
         self.stop = threading.Event()
         """Set it, and whatever follows a deal returns soon; nothing is lost."""
         self._owner = Owner(
             settings=settings,
-            policy=policy or settings.limits,
+            policy=rules,
             deals=self.deals,
             guard=self.guard,
             records=self._records,
@@ -190,6 +194,11 @@ class Agent:
 
     def enrol(self, server: str, token: str, *, ca_file: str | None = None) -> Market:
         """Enrol in a market with a one-time token, and pin its key."""
+        if not token.strip().startswith("fbe_"):
+            raise InvalidInput(
+                "a device enrols with a one-time token, which begins with fbe_ (fedbourse token "
+                "enrol makes it); found something else"
+            )
         key = self.folder.key
         with Connection(server, key=key, ca_file=ca_file) as line:
             body = {"token": token.strip(), "public_key": key.public}
@@ -266,12 +275,24 @@ class Agent:
                 wish=wish,
             )
             before = self.deals.deal(deal.name)
-            if before is not None and before.state != "joined":
+            # One that came to nothing before terms were signed may be tried again.
+            if before is not None and (before.state == "signed" or before.terms is not None):
                 raise Conflict(f"task {task} was joined before; its deal is {before.state}")
             if (state := client.task(task)["state"]) != "open":
-                raise Conflict(f"a task can be joined while it is open; task {task} is {state}")
+                joined = "; you have joined it: device run goes on" if before is not None else ""
+                raise Conflict(
+                    f"a task can be joined while it is open; task {task} is {state}{joined}"
+                )
             try:
                 self._owner.policy.check_card(card, buyer=buyer)
+                unpaid = self.deals.unpaid_before(deal)
+                if unpaid >= self.settings.risk_rounds:
+                    raise Refused(
+                        "unpaid",
+                        f"{market.server} gave no receipt for {unpaid} answers in tasks that are "
+                        f"over, and the owner risks {self.settings.risk_rounds} (risk_rounds in "
+                        f"{self.folder.path / 'device.json'})",
+                    )
                 if self.left < (wish.budget or 0.0):
                     raise Refused(
                         "over-cap",
@@ -283,7 +304,11 @@ class Agent:
                 raise
             self._records(deal)
             deal = self.deals.put(deal)
-            client.register(deal, self.settings.value if wish.report_value else None)
+            try:
+                client.register(deal, self.settings.value if wish.report_value else None)
+            except FedbourseError as error:  # what was wished before still holds
+                self.deals.put(before or replace(deal, state="declined", outcome=str(error)))
+                raise
         return deal
 
     def follow(
@@ -298,7 +323,8 @@ class Agent:
         deal = self.deals.deal(deal.name) or deal  # the caller's may be from before
         if market is None:
             raise NotFound(f"the market of task {deal.task} is not known to this device")
-        with self._client(market) as client:
+        self._source()  # no terms are signed that nothing can be answered from
+        with self._alone(deal), self._client(market) as client:
             following = Following(deal, client, self._owner)
             on_start(following)
             return following.until(until)
@@ -337,7 +363,7 @@ class Agent:
         for market in self.deals.markets():
             try:
                 found = [str(task["task"]) for task in self.tasks("open", server=market.server)]
-            except FedbourseError as error:
+            except (Unreachable, TooManyRequests) as error:
                 self.tell({"event": "unreachable", "sentence": str(error)})
                 continue
             known = {deal.name for deal in self.deals.deals()} | self._unwanted
@@ -380,11 +406,27 @@ class Agent:
         return found[-1]
 
     def _records(self, deal: Deal) -> Records:
+        return records_for(deal.card, self._source(), secret=self.folder.records_secret)
+
+    def _source(self) -> DataSource:
         if self._data is None:
             raise InvalidInput(
                 "the device has no data: name a file in its settings, or give the agent a source"
             )
-        return records_for(deal.card, self._data, secret=self.folder.records_secret)
+        return self._data
+
+    @contextmanager
+    def _alone(self, deal: Deal) -> Iterator[None]:
+        """Let one thread alone follow a deal: what is unpaid is looked at before each charge."""
+        with self._lock:
+            if deal.name in self._followed:
+                raise Conflict(f"task {deal.task} is followed in this process already")
+            self._followed.add(deal.name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._followed.discard(deal.name)
 
     @contextmanager
     def _client(self, market: Market) -> Iterator[MarketClient]:

@@ -96,6 +96,8 @@ class Answered:
     round: int
     hash: str
     """SHA-256 of the answer."""
+    query: str
+    """The hash of the query that it answers."""
     receipt: dict[str, Any] | None
 
 
@@ -165,14 +167,32 @@ class Deals:
         """Return every answer that may have left, by round."""
         with self._store.statements() as run:
             rows = run.execute(
-                "SELECT round, hash, receipt FROM answered WHERE task = ? ORDER BY round",
+                "SELECT round, hash, query, receipt FROM answered WHERE task = ? ORDER BY round",
                 (deal.name,),
             ).fetchall()
         with _readable("a receipt"):
             return [
-                Answered(number, hash.decode(), None if receipt is None else _receipt(receipt))
-                for number, hash, receipt in rows
+                Answered(
+                    number,
+                    hash.decode(),
+                    query.decode(),
+                    None if receipt is None else _receipt(receipt),
+                )
+                for number, hash, query, receipt in rows
             ]
+
+    def asked(self, deal: Deal, query: str) -> None:
+        """Hear the hash of the query that an answer will be stored for."""
+        self._store.queries[deal.name] = query
+
+    def unpaid_before(self, deal: Deal) -> int:
+        """Return the answers without a receipt in deals with the same market that are over."""
+        over = [
+            each
+            for each in self.deals()
+            if each.market == deal.market and each.state in ("declined", "ended")
+        ]
+        return sum(len(self.unpaid(each)[1]) for each in over if each.name != deal.name)
 
     def is_paid(self, deal: Deal, round: int) -> bool:
         """Say whether the answer to a round has its receipt."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbourse.agent.policy import Limits
+from fedbourse.agent.spend_store import SpendStore
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotFound
 from fedbourse.units import number, whole_number
 from fedbourse.wire.keys import SigningKey
@@ -20,6 +21,7 @@ from fedbourse.wire.keys import SigningKey
 NOISES = ("exact", "fast")
 ANSWERS = ("float64", "float32")
 _VERSION = 1
+_SPEND = "spend.db"
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class DeviceFolder:
                 )
             if not (folder / "device.key").exists():  # else this was begun before
                 SigningKey.generate().save(folder / "device.key")
+            SpendStore(folder / _SPEND).close()
             document = {"version": _VERSION, **asdict(settings)}
             draft = folder / "device.json.new"
             with os.fdopen(
@@ -123,7 +126,22 @@ class DeviceFolder:
     @property
     def spend_file(self) -> Path:
         """Where spend, deals and receipts lie."""
-        return self.path / "spend.db"
+        return self.path / _SPEND
+
+    def spend(self, *, read_only: bool = False) -> SpendStore:
+        """Open spend, deals and receipts; a device that has lost them is not begun anew."""
+        try:
+            lost = not self.spend_file.stat().st_size
+        except FileNotFoundError:
+            lost = True
+        except OSError as error:
+            raise InvalidFile(f"{self.spend_file} cannot be read: {error.strerror}") from None
+        if lost:
+            raise InvalidFile(
+                f"{self.spend_file} is missing or empty, and with it what this device has spent; "
+                "put it back, or give the device up and make another one with a lower cap"
+            )
+        return SpendStore(self.spend_file, read_only=read_only)
 
     @property
     def records_secret(self) -> bytes:
@@ -133,7 +151,7 @@ class DeviceFolder:
 
 def _was_begun(name: str) -> bool:
     """Say whether a file is what a device leaves that was ended while it was made."""
-    return name in ("device.key", "device.json.new") or name.startswith(".device.key.")
+    return name in ("device.key", "device.json.new") or name.startswith((".device.key.", _SPEND))
 
 
 def _items(kind: type, document: Any) -> dict[str, Any]:

@@ -6,12 +6,11 @@ killed at any moment and started again.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from fedbourse.errors import (
     Conflict,
@@ -21,6 +20,7 @@ from fedbourse.errors import (
     TooManyRequests,
     Unreachable,
 )
+from fedbourse.learning.answer_check import fits_float32
 from fedbourse.learning.device import Device
 from fedbourse.learning.models import model_named
 from fedbourse.privacy.filter import left_of
@@ -46,6 +46,9 @@ _WAIT_S = 25.0
 _PAUSE_MAX_S = 30.0
 _LEAST_ROUND_RHO = 2.0**-39
 """Below it no noise can be drawn, so that nothing is sold at all."""
+_HASH = re.compile("[0-9a-f]{64}")
+_TICKS_MAX = 1000
+"""No market needs so many announcements, and each is remembered."""
 _ENDED = ("completed", "cancelled")
 
 
@@ -69,7 +72,7 @@ class Following:
     def __init__(self, deal: Deal, client: MarketClient, owner: Owner) -> None:
         """Take up a deal wherever it stands."""
         self.deal, self._client, self._owner = deal, client, owner
-        self._planned = ""
+        self._planned: str | None = None
         self._reward: float | None = None
         self._registered = self._confirmed = False
         self._device: Device | None = None
@@ -165,8 +168,10 @@ class Following:
 
     def _offered(self, task: dict[str, Any]) -> tuple[float, float]:
         """Return P and R as announced, if they can be, and R is what it was."""
-        if task["offer"] is None or task["tick"] is None:
+        if not _HASH.fullmatch(task["offer"] or "") or task["tick"] is None:
             raise Refused("offer", "the market announces a reward without an offer or a tick")
+        if len(self.deal.plans) > _TICKS_MAX:
+            raise Refused("offer", f"the market announces more than {_TICKS_MAX} totals")
         try:
             total = number("total_budget", task["total_budget"], above=0)
             reward = number("reward_micro", task["reward_micro"], above=0)
@@ -213,9 +218,9 @@ class Following:
             self._confirmed = True
             return
         try:
-            if deal.terms is not None and offered["terms"] != deal.terms["terms"]:
-                raise Refused("changed-terms", "other terms of this task were signed before")
             terms = self._client.checked_terms(deal, offered)
+            if deal.terms is not None and terms != deal.terms["terms"]:
+                raise Refused("changed-terms", "other terms of this task were signed before")
             budget, payment = float(terms["budget"]), int(terms["payment_micro"])
             owner.policy.check_terms(
                 deal.card,
@@ -224,6 +229,8 @@ class Following:
                 budget=budget,
                 payment=payment,
             )
+            if owner.settings.answers == "float32" and not fits_float32(deal.privacy(budget)):
+                raise Refused("float32", "the answers of this task do not fit single precision")
             owner.guard.agree(deal.privacy(budget))
         except Refused as refusal:
             owner.deals.refused(deal, None, refusal)
@@ -288,9 +295,8 @@ class Following:
                 f"{len(unpaid)} answers without one are as many as the owner risks",
             )
         _in_time(query)
+        deals.asked(deal, query.hash)
         vector = self._ask_device(query)
-        if self._owner.settings.answers == "float32":
-            vector = np.frombuffer(vector, dtype="<f8").astype("<f4").tobytes()
         paid, _ = deals.unpaid(deal)
         receipt = self._client.answer(
             deal, query, vector, answered=(paid + 1, paid + 1 + len(unpaid))
@@ -307,17 +313,24 @@ class Following:
 
     def _unpaid(self, *, besides: int | None = None) -> list[int]:
         """Return the rounds that were answered and have no receipt, also not at the market."""
-        paid, missing = self._owner.deals.unpaid(self.deal)
+        deals = self._owner.deals
+        paid, missing = deals.unpaid(self.deal)
         unpaid = [number for number in missing if number != besides]
         if not unpaid:
             return []
         found = self._client.mine(self.deal.task)["receipt"]
         number = found["receipt"].get("round") if found else None
         if number in unpaid:
+            own = next(each for each in deals.answered(self.deal) if each.round == number)
             self._client.check_receipt(
-                self.deal, found, round=number, answered=(paid + 1, paid + len(missing))
+                self.deal,
+                found,
+                round=number,
+                answered=(paid + 1, paid + len(missing)),
+                vector_hash=own.hash,
+                query=own.query,
             )
-            self._owner.deals.keep_receipt(self.deal, number, found)
+            deals.keep_receipt(self.deal, number, found)
             unpaid.remove(number)
         return unpaid
 
@@ -332,6 +345,7 @@ class Following:
                 lambda: owner.records(deal),
                 owner.guard,
                 noise=owner.noise([terms]),
+                form=owner.settings.answers,
             )
         return self._device.answer(
             terms=self.deal.agreed.digest,

@@ -188,16 +188,14 @@ class MarketClient:
         """
         path = f"/v1/tasks/{deal.task}/rounds/{query.round}/answer"
         signed: dict[str, Any] = self._line.put_bytes(path, vector)
-        message = answer_message(
-            task=deal.task,
+        self.check_receipt(
+            deal,
+            signed,
             round=query.round,
-            owner=deal.owner,
+            answered=answered,
             vector_hash=hashlib.sha256(vector).hexdigest(),
             query=query.hash,
         )
-        self.check_receipt(deal, signed, round=query.round, answered=answered)
-        if signed["receipt"]["previous"] != digest(message):
-            raise Refused("receipt", f"the receipt of round {query.round} is for another answer")
         return signed
 
     def check_receipt(
@@ -206,15 +204,23 @@ class MarketClient:
         signed: Mapping[str, Any],
         *,
         round: int,
-        answered: tuple[int, int] | None = None,
+        answered: tuple[int, int],
+        vector_hash: str,
+        query: str,
     ) -> None:
-        """Refuse a receipt that the market did not sign, or that says less than was earned."""
+        """Refuse a receipt that is unsigned, for another answer, or for less than was earned.
+
+        ``answered`` is how many answers the market may have counted, at least and at most.
+        """
+        message = answer_message(
+            task=deal.task, round=round, owner=deal.owner, vector_hash=vector_hash, query=query
+        )
         try:
             receipt = signed["receipt"]
             if not verified(self.market.key, canonical(receipt), signed["market_signature"]):
                 raise NotSignedIn(f"the receipt of round {round} is not signed by the market")
             said = _count("answered", receipt["answered"])
-            least, most = answered or (1, deal.card.rounds)
+            least, most = answered
             due = (
                 deal.payment
                 if deal.card.payout == "upfront"
@@ -227,7 +233,7 @@ class MarketClient:
                 "round": round,
                 "answered": min(max(said, least), most),
                 "earned_micro": due,
-                "previous": receipt["previous"],
+                "previous": digest(message),
             }
         except (KeyError, TypeError, FedbourseError) as error:
             raise Refused("receipt", f"the receipt of round {round} is none: {error}") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fedbourse.errors import InvalidInput, Refused
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number, whole_number
 
 if TYPE_CHECKING:
     from fedbourse.wire.card import TaskCard
@@ -30,6 +30,8 @@ class Limits:
 
     least_price: float = 0.0
     """The least pay for a unit of rho, in credits; at least the owner's value in any case."""
+    least_rounds: int = 1
+    """Tasks with fewer rounds are refused: what one answer costs is all of the budget / rounds."""
     refused_data: tuple[str, ...] = ()
     """Words: a card whose category of data or goal has one of them is refused."""
     only_buyers: tuple[str, ...] = ()
@@ -38,6 +40,7 @@ class Limits:
     def __post_init__(self) -> None:
         """Check every item once."""
         number("least_price", self.least_price, at_least=0)
+        whole_number("least_rounds", self.least_rounds, at_least=1)
         for name in ("refused_data", "only_buyers"):
             words = getattr(self, name)
             listed = isinstance(words, list | tuple)  # one text would be taken for its letters
@@ -50,6 +53,12 @@ class Limits:
         if self.only_buyers and buyer not in self.only_buyers:
             raise Refused(
                 "buyer", f"the owner sells to {', '.join(self.only_buyers)}; the buyer is {buyer}"
+            )
+        if card.rounds < self.least_rounds:
+            raise Refused(
+                "rounds",
+                f"the owner sells over {self.least_rounds} rounds or more; the card has "
+                f"{card.rounds}, so that one answer without pay costs too much",
             )
         text = f"{card.data} {card.goal}".casefold()
         for word in self.refused_data:

@@ -57,6 +57,7 @@ CREATE TABLE answered (
     task TEXT NOT NULL REFERENCES account (task),
     round INTEGER NOT NULL,
     hash TEXT NOT NULL,
+    query TEXT NOT NULL,
     receipt TEXT,
     PRIMARY KEY (task, round)
 ) STRICT;
@@ -64,7 +65,8 @@ CREATE INDEX unpaid ON answered (task, round) WHERE receipt IS NULL;
 CREATE TRIGGER answered_is_never_forgotten BEFORE DELETE ON answered
 BEGIN SELECT RAISE(ABORT, 'an answer is never forgotten'); END;
 CREATE TRIGGER receipt_is_never_lost BEFORE UPDATE ON answered
-WHEN OLD.receipt IS NOT NULL OR (NEW.task, NEW.round, NEW.hash) <> (OLD.task, OLD.round, OLD.hash)
+WHEN OLD.receipt IS NOT NULL OR
+    (NEW.task, NEW.round, NEW.hash, NEW.query) <> (OLD.task, OLD.round, OLD.hash, OLD.query)
 BEGIN SELECT RAISE(ABORT, 'a receipt is never changed'); END;
 CREATE TABLE market (
     key TEXT PRIMARY KEY,
@@ -96,6 +98,8 @@ class SpendStore:
         self._file = file.absolute()
         self._lock = RLock()
         self._held: int | None = None
+        self.queries: dict[str, str] = {}
+        """The hash of the query that each task asks just now, kept with the answer to it."""
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         with self._explained():
             if read_only:
@@ -224,8 +228,13 @@ class SpendStore:
         account = self.account(task)
         if account is not None and account.last is not None:
             self._connection.execute(
-                "INSERT INTO answered VALUES (?, ?, ?, NULL)",
-                (task, account.last.round, hashlib.sha256(answer).hexdigest()),
+                "INSERT INTO answered VALUES (?, ?, ?, ?, NULL)",
+                (
+                    task,
+                    account.last.round,
+                    hashlib.sha256(answer).hexdigest(),
+                    self.queries.get(task, ""),
+                ),
             )
 
     def close(self) -> None:

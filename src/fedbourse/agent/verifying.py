@@ -63,9 +63,14 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
     def signed_receipts() -> str:
         if not receipts:
             raise _Nothing("no receipt was given")
-        for number, signed in enumerate(receipts, 1):
+        for number, each in enumerate((each for each in own if each.receipt is not None), 1):
             client.check_receipt(
-                deal, signed, round=signed["receipt"]["round"], answered=(number, number)
+                deal,
+                each.receipt or {},
+                round=each.round,
+                answered=(number, number),
+                vector_hash=each.hash,
+                query=each.query,
             )
         return f"{len(receipts)} receipts, each signed by the market and rising as agreed"
 

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 
 DEVICE = "fedbourse-device"
 """The key of a SuperNode's configuration that names the device's folder."""
+_ABOUT_THE_TASK = (
+    "beyond-rounds",
+    "changed-terms",
+    "closed",
+    "no-model",
+    "no-question",
+    "other-model",
+    "over-budget",
+    "past-round",
+)
+"""Reasons whose sentence says nothing but what the server knows; others may tell of the device."""
+_ELSEWHERE = "the device refuses; its own log says why"
+
 _log = logging.getLogger("flwr.fedbourse")
 
 app = ClientApp()
@@ -82,9 +95,12 @@ def _reply(message: Message, record: str, make: Callable[[], dict[str, Any]]) ->
     try:
         content = RecordDict({record: ConfigRecord(make())})
     except Refused as refusal:
-        content = _refusal(refusal.reason, str(refusal))
+        said = str(refusal) if refusal.reason in _ABOUT_THE_TASK else _ELSEWHERE
+        _log.warning("fedbourse refuses, %s: %s", refusal.reason, refusal)
+        content = _refusal(refusal.reason, said)
     except Exception as error:
         if type(error) is InvalidInput:  # about the question alone
+            _log.warning("fedbourse refuses: %s", error)
             content = _refusal("invalid-question", str(error))
         else:
             # Flower would send the exception to the server, and it may quote a record.
@@ -94,5 +110,4 @@ def _reply(message: Message, record: str, make: Callable[[], dict[str, Any]]) ->
 
 
 def _refusal(reason: str, sentence: str) -> RecordDict:
-    _log.warning("fedbourse refuses, %s: %s", reason, sentence)
     return RecordDict({REFUSAL: ConfigRecord({"reason": reason, "sentence": sentence})})

@@ -136,7 +136,7 @@ class FlowerDevice:
 
     def store(self) -> SpendStore:
         """Open the device's spend; one process alone has it."""
-        return SpendStore(self.folder.spend_file)
+        return self.folder.spend()
 
     def guard(self, store: SpendStore) -> Filter:
         """Return the device's filter over its open spend."""

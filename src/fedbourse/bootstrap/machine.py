@@ -224,6 +224,8 @@ class Patient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.counts[self.peer] -= 1
+        if self.counts[self.peer] <= 0:
+            del self.counts[self.peer]
         super().connection_lost(exc)
 
     def _end_if_silent(self) -> None:

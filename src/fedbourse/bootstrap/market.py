@@ -50,6 +50,7 @@ __all__ = ["Alarm", "MarketSettings", "Ready", "WakesClock", "running_clock", "s
 OPERATOR = "operator:main"
 _KEY, _TOKEN = "market.key", "operator.token"
 _TICK_S = 0.25
+"""However many tasks are named, the clock looks at all deadlines so often."""
 _REST_S = 0.05
 """However many writes there are, the clock rests so long between two looks."""
 _PURGE_S = 600.0
@@ -186,8 +187,11 @@ def running_clock(
             now_ms = market.now_ms()
             unit.purge(now_ms=now_ms, kept_before_ms=now_ms - _KEEP_MS)
 
-    def look(tasks: Iterable[str]) -> None:
-        if sum(clock.advance_one(market, store, task) for task in tasks):
+    def look(tasks: Iterable[str], until_s: float) -> None:
+        """Look at tasks one by one; those that time does not suffice for are among all."""
+        if sum(
+            clock.advance_one(market, store, task) for task in tasks if time.monotonic() < until_s
+        ):
             moved()
 
     def look_at_all() -> None:
@@ -203,13 +207,12 @@ def running_clock(
             if time.monotonic() - purged_s >= _PURGE_S and _try("purge", said, purge):
                 purged_s = time.monotonic()
             looked_s = time.monotonic()
-            while not stop.is_set():
-                passed_s = time.monotonic() - looked_s
+            while not stop.is_set() and (passed_s := time.monotonic() - looked_s) < _TICK_S:
                 rested = passed_s >= _REST_S
                 left_s = (_TICK_S if rested else _REST_S) - passed_s
                 tasks = alarm.wait(max(left_s, 0.0), rested=rested)
                 if tasks is not None:
-                    _try("deadlines", said, partial(look, tasks))
+                    _try("deadlines", said, partial(look, tasks, looked_s + _TICK_S))
                 elif rested:
                     break
 
@@ -238,25 +241,27 @@ def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> bool:
 
 
 class WakesClock:
-    """Wakes the clock after each write, so that nobody waits for the next tick."""
+    """Wakes the clock after each write that succeeded, so that nobody waits for the next tick."""
 
     def __init__(self, app: ASGIApp, alarm: Alarm, changed: Callable[[], None]) -> None:
-        """Wrap an application; ``changed`` is told of each write as well."""
+        """Wrap an application; ``changed`` is told of each such write as well."""
         self._app, self._alarm, self._changed = app, alarm, changed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        unfinished = False
+        unfinished = succeeded = False
 
         async def watched(message: Message) -> None:
-            nonlocal unfinished
+            nonlocal unfinished, succeeded
+            if message["type"] == "http.response.start":
+                succeeded = message["status"] < 300
             unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
         finally:
-            if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            if succeeded and scope["method"] not in ("GET", "HEAD"):
                 self._wake(scope)
         if unfinished:  # a stream that ends with the market
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.errors import InvalidFile, InvalidInput
 from fedbourse.learning.models import model_named
 from fedbourse.learning.rounds import WEIGHTS, Weights
+from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.privacy.terms import Terms
 from fedbourse.units import number, whole_number
 from fedbourse.wire.canonical import digest
@@ -65,7 +66,7 @@ class Recipe:
         for name in ("classes", "start_seed"):
             whole_number(name, getattr(self, name), at_least=0)
         number("step_size", self.step_size, above=0)
-        number("clip", self.clip, at_least=1e-100, at_most=1e100)
+        number("clip", self.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         if self.layout is not None and len(self.layout.columns) + 1 != self.features:
             raise InvalidInput(
                 f"a layout of {len(self.layout.columns)} columns and the constant 1 makes "

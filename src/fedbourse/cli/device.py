@@ -55,6 +55,7 @@ def init(
     delta: Annotated[float, Parameter(group=_PRIVACY)] = 1e-5,
     data: Annotated[str | None, Parameter(group=_RULES)] = None,
     least_price: Annotated[float, Parameter(group=_RULES)] = 0.0,
+    least_rounds: Annotated[float, Parameter(group=_RULES)] = 1,
     refuse_data: Annotated[list[str] | None, Many] = None,
     only_buyer: Annotated[list[str] | None, Many] = None,
     noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
@@ -86,6 +87,8 @@ def init(
         The delta of that epsilon.
     data
         Your records: FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
+    least_rounds
+        Refuse tasks with fewer rounds: the fewer there are, the more one unpaid answer costs.
     least_price
         The least pay for a unit of rho, in credits, where that is more than your value.
     refuse_data
@@ -93,7 +96,7 @@ def init(
     only_buyer
         Sell to this buyer only, buyer:NAME; may be given several times.
     noise
-        exact, which is proved; or fast, for models with a million parameters.
+        exact, which is proven; or fast, for models with a million parameters, which is not proven.
     answers
         How answers are sent; float32 takes half the bytes.
     risk_rounds
@@ -112,6 +115,7 @@ def init(
         risk_rounds=whole_number("risk_rounds", risk_rounds, at_least=1),
         limits=Limits(
             least_price=least_price,
+            least_rounds=whole_number("least_rounds", least_rounds, at_least=1),
             refused_data=tuple(refuse_data or ()),
             only_buyers=tuple(party_named(name, kind="buyer") for name in only_buyer or ()),
         ),
@@ -127,7 +131,7 @@ def init(
         {
             "folder": f"{device.folder}, which only you can read; keep it, and never restore it",
             "public key": key,
-            "value": f"{settings.value:g} credits for a unit of rho; nobody is told",
+            "value": f"{settings.value:g} credits for a unit of rho; it stays here",
             "lifetime cap": f"{cap:.6g} rho, which is epsilon {epsilon_of(cap):.4g} at delta 1e-5",
             "data": settings.data or "none: an application must bring it",
         }
@@ -350,7 +354,7 @@ def _print_advice(task: str, advice: Advice) -> None:
         (
             (
                 Text("best", "bold green") if choice == best else "",
-                f"{choice.budget:.6f}",
+                f"{choice.budget:.6g}",
                 f"{choice.pay:.6f}",
                 f"{choice.utility:.6f}",
                 f"{choice.epsilon:.3f}",

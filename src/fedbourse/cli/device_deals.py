@@ -83,8 +83,12 @@ def join(
         found = _documents(agent, {deal.name})[0]
     if as_json:
         print_json(found | {"stopped": agent.stop.is_set()})
+    else:
+        _print_deal(found)
+    if agent.stop.is_set() and found["state"] == "joined":
+        raise KeyboardInterrupt
+    if as_json:
         return
-    _print_deal(found)
     if found["state"] == "joined":
         print_line("fedbourse device run plans, signs and answers from here on")
     elif found["state"] == "signed":

@@ -90,7 +90,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
             return f"{' '.join(str(error).split())} (see --help)", InvalidInput.exit_code
-        case NotSignedIn():
+        case NotSignedIn() if "device" not in sys.argv[1:2]:
             hint = "a token comes from --token-file, FEDBOURSE_TOKEN_FILE or FEDBOURSE_TOKEN"
             return f"{error} ({hint})", error.exit_code
         case FedbourseError():

@@ -111,7 +111,7 @@ def train(
     folder: Annotated[Path | None, Parameter(group=_RUN)] = None,
     round_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
     join_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
-    out: Annotated[Path, Parameter(group=_OUTPUT)] = Path("model.npz"),
+    out: Annotated[Path | None, Parameter(group=_OUTPUT)] = None,
     as_json: Json = False,
 ) -> None:
     """Train a model with a privacy budget for each owner.
@@ -160,7 +160,7 @@ def train(
     join_seconds
         How long the first round waits for nodes that are still to come, on Flower.
     out
-        The file for the model.
+        The file for the model; by default model.npz, in the folder where one is named.
     as_json
         Print one JSON document.
     """
@@ -171,7 +171,7 @@ def train(
         train_made_up,
         train_on_federation,
     )
-    from fedbourse.bootstrap.train_job import read_roster
+    from fedbourse.bootstrap.train_job import MODEL, read_roster
 
     settings = options.settings()
     place = Place(
@@ -185,7 +185,9 @@ def train(
         write_bytes(job, json.dumps(document).encode())
         print_line(f"the job is in {job}")
         return
-    check_writable(out)
+    if out is not None or folder is None:
+        check_writable(out or Path(MODEL))
+    out = out or Path(folder or "", MODEL)
     told = _Told(rounds=settings.rounds)
     if roster is None or superlink is None:
         each = _budgets(budgets or "", owners)

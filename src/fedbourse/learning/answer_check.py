@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Fault = Literal["length", "not finite", "norm"]
 _FALSE_ALARM = 1e-9
 _LARGE = 10**6
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+_FLOAT_LEAST = 2.0**-100  # far above 2^-126, below which floats lose digits
 
 
 def answer_bounds(terms: Terms) -> tuple[float, float]:
@@ -34,6 +36,23 @@ def answer_bounds(terms: Terms) -> tuple[float, float]:
     """
     low, high = square_sum_bounds(terms.dimension, false_alarm=_FALSE_ALARM)
     return terms.scale * math.sqrt(low), terms.clip + terms.scale * math.sqrt(high)
+
+
+def fits_float32(terms: Terms) -> bool:
+    """Return whether answers under these terms can be sent as floats and still be taken.
+
+    None overflows or vanishes, and rounding, 2^-24 of an answer, is far less than the noise: it
+    cannot carry an answer beyond its bounds.
+
+    >>> from fedbourse.privacy import Terms
+    >>> fits_float32(Terms(task="flights", rho=0.1, rounds=500, dimension=116, samples=1000))
+    True
+    """
+    return (
+        terms.clip + 40.0 * terms.scale <= _FLOAT_MAX
+        and terms.scale >= _FLOAT_LEAST
+        and terms.scale >= terms.clip * 2.0**-20
+    )
 
 
 def fault_of(terms: Terms, body: object) -> tuple[Fault, str] | None:

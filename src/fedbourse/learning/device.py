@@ -7,7 +7,7 @@ spend lie here, and nothing about them is taken from whoever asks.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -39,12 +39,13 @@ class Device:
         *,
         noise: Noise | None = None,
         seat: int = 0,
+        form: Literal["float64", "float32"] = "float64",
     ) -> None:
         """Guard a task that the filter has agreed to.
 
         ``records`` returns the m records of the terms; it is called for the first question that is
         not refused, and never before. ``noise`` is exact where it is not given; of noise for many
-        owners, this device's is the one at ``seat``.
+        owners, this device's is the one at ``seat``. ``form`` is how answers are spelled.
         """
         if terms.dimension != model.dimension:
             raise InvalidInput(
@@ -54,6 +55,7 @@ class Device:
         self._model, self._load, self._guard = model, records, guard
         self._noise, self._seat = noise or ExactNoise([terms]), seat
         self._own: Federation | None = None
+        self._form = {"float64": "<f8", "float32": "<f4"}[form]
 
     def answer(
         self,
@@ -63,7 +65,7 @@ class Device:
         parameters: bytes,
         before_charge: Callable[[], None] = lambda: None,
     ) -> bytes:
-        """Return the answer to a question, as little-endian doubles: charged, drawn and stored.
+        """Return the answer to a question, as little-endian numbers: charged, drawn and stored.
 
         ``terms`` is the digest of what the asker thinks was agreed. A question that was answered
         before gets the same answer. A refusal costs nothing, and no record has been read for it.
@@ -83,7 +85,7 @@ class Device:
 
         def draw() -> bytes:
             drawn = self._noise.release(mean, np.array([self._seat]), round)
-            return drawn.astype("<f8").tobytes()
+            return drawn.astype(self._form).tobytes()
 
         return self._guard.answer(question, draw, cost=cost)
 

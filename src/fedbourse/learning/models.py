@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _STREAM = 0x7374617274  # keeps first weights apart from whatever else is drawn from a seed
+_LEAST = 2.0**-900  # far above 2^-1022, below which doubles lose digits
 
 
 class Model(Protocol):
@@ -96,12 +97,28 @@ def clipped(layers: list[Layer], clip: float) -> tuple[list[Layer], FloatArray]:
     A record whose gradient is not finite counts as 0: were the answer refused instead, or not a
     number, the refusal would tell something about that record.
     """
-    norms = reduce(np.hypot, (row_norms(layer.deltas) * layer.input_norms for layer in layers))
+    sizes = [row_norms(layer.deltas) for layer in layers]
+    parts = (size * layer.input_norms for size, layer in zip(sizes, layers, strict=True))
+    norms = reduce(np.hypot, parts)
     if not np.isfinite(norms.max()):
         finite = np.isfinite(norms)
         layers = [_only(layer, finite) for layer in layers]
         norms = np.where(finite, norms, 0.0)
-    return layers, clip / np.maximum(norms, clip)
+        sizes = [np.where(finite, size, 0.0) for size in sizes]
+    return layers, clip_factors(norms, sizes, clip)
+
+
+def clip_factors(norms: FloatArray, sizes: list[FloatArray], clip: float) -> FloatArray:
+    """Return what multiplies each record's numbers, whose norms are ``sizes``.
+
+    A factor that is tiny, or makes the numbers tiny, counts as 0. All others are normal doubles and
+    so are their products, where each operation is right to 2^-53 of its result: an outer product of
+    norm ``clip`` (1 + (d + 8) 2^-53) at most comes out, whatever finite numbers went in.
+    """
+    factors: FloatArray = clip / np.maximum(norms, clip)
+    for size in sizes:
+        factors[(factors * np.minimum(size, 1.0) < _LEAST) & (size > 0.0)] = 0.0
+    return factors
 
 
 def _only(layer: Layer, rows: BoolArray) -> Layer:

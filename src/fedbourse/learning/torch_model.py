@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbourse.errors import InvalidInput, MissingExtra
+from fedbourse.learning.models import clip_factors
+from fedbourse.learning.records import row_norms
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
@@ -86,10 +88,13 @@ class TorchModel:
                 found = each(named, features, labels)
                 rows = torch.cat([g.reshape(len(labels), -1) for g in found.values()], dim=1)
                 gradients: FloatArray = rows.numpy()
-                norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+                with np.errstate(all="ignore"):
+                    norms = row_norms(gradients)
                 # One record without a finite gradient must not spoil the answer of all others.
-                factors = np.where(np.isfinite(norms), clip / np.maximum(norms, clip), 0.0)
-                total += factors @ np.where(np.isfinite(norms)[:, None], gradients, 0.0)
+                finite = np.isfinite(norms)
+                norms = np.where(finite, norms, 0.0)
+                factors = clip_factors(norms, [norms], clip)
+                total += factors @ np.where(finite[:, None], gradients, 0.0)
             means[i] = total / len(records)
         return means
 

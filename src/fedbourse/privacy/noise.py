@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _ROUNDING = 2.0**-53
 _STREAM = 0x6E6F697365  # keeps simulated noise apart from whatever else is drawn from a seed
-_GRID_BITS = 31  # the grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000
-_LEAST_ROUND_RHO = 2.0**-40  # below it a 64-bit integer cannot hold the noise on such a grid
+CLIP_MIN, CLIP_MAX = 1e-6, 1e6
+"""What a device accepts as the clip: far from where doubles, or floats on the wire, lose digits."""
 
 
 class Noise(Protocol):
@@ -126,19 +126,25 @@ def charged_sensitivity(terms: Terms, grid: float) -> float:
 class GridGaussian:
     """One owner's grid, and the scale on it that keeps the owner's terms."""
 
+    kind = "noise on a grid"
+    grid_bits = 31
+    """The grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000."""
+    least_round_rho = 2.0**-40
+    """Below it a 64-bit integer cannot hold the noise on such a grid."""
+
     def __init__(self, terms: Terms) -> None:
         """Choose the grid from the terms alone, never from the data."""
-        if terms.round_rho < _LEAST_ROUND_RHO:
+        if terms.round_rho < self.least_round_rho:
             raise InvalidNumber(
-                f"rho / rounds must be at least {_LEAST_ROUND_RHO:.3g} for noise on a grid; "
+                f"rho / rounds must be at least {self.least_round_rho:.3g} for {self.kind}; "
                 f"found {terms.rho:g} / {terms.rounds}"
             )
-        # Within these the grid, the squares of a norm and an answer's steps all fit their types.
-        number("clip", terms.clip, at_least=1e-100, at_most=1e100)
+        # Within these what rounding is charged for holds, and an answer's steps fit their type.
+        number("clip", terms.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         number("samples", terms.samples, at_most=2.0**30)
         self.dimension = terms.dimension
         self._norm_limit = terms.clip * (1.0 + 1e-6)
-        self.grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - _GRID_BITS)
+        self.grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - self.grid_bits)
         self._distance = charged_sensitivity(terms, self.grid) / self.grid
         steps = self._distance / math.sqrt(2.0 * terms.round_rho)
         while self._cost(steps) > terms.round_rho:

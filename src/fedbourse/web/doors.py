@@ -99,7 +99,7 @@ class Visit:
     ) -> Response | None:
         """Return the answer to a question, once there is one; None where there is none in time.
 
-        Between two looks nothing is held but the connection.
+        Between two looks nothing is held but the connection: a request that waits has no body.
         """
         waiting, again = self.service.waiting, False
         until = time.monotonic() + min(wait_s, self.service.settings.wait_max_s)
@@ -111,7 +111,13 @@ class Visit:
             if found is not None or left <= 0 or waiting.over():
                 return found
             there = await waiting.wait(
-                http, task, news=news, wait_s=left, seen=seen, peer=peer_of(http.scope)
+                http,
+                task,
+                news=news,
+                wait_s=left,
+                seen=seen,
+                peer=peer_of(http.scope),
+                caller=None if self.caller is None else self.caller.party,
             )
             if not there:
                 return Response(status_code=204)  # nobody reads it

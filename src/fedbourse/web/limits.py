@@ -6,7 +6,7 @@ import ipaddress
 import math
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
 import anyio
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedbourse.web.settings import Settings
 
 _ANSWER = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/answer")
+_WITH_BODY = ("POST", "PUT")
 _KEYS_MAX = 10_000
 
 
@@ -91,13 +92,15 @@ class RateLimit:
 class BodyLimit:
     """Reads a body whole, within its bounds, before the application sees the request.
 
-    What counts is the bytes that arrive, whatever the headers say of them.
+    What counts is the bytes that arrive, whatever the headers say of them. They count against
+    all and against the address that they come from, until the request is answered. Only POST and
+    PUT have a body, so that no request that waits for news holds one.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         """Wrap an application."""
         self.app, self._settings = app, settings
-        self._waiting = 0
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body, and pass the request on with it."""
@@ -106,9 +109,9 @@ class BodyLimit:
             return
         most = self._most(scope)
         if _claimed(scope) > most:
-            await _too_large(most)(scope, receive, send)
+            await _too_large(scope, most)(scope, receive, send)
             return
-        held = 0
+        held, peer = 0, peer_of(scope)
         try:
             parts: list[bytes] = []
             refused: Response | None = None
@@ -119,9 +122,9 @@ class BodyLimit:
                         return  # the client went away
                     part = message.get("body", b"")
                     held += len(part)
-                    self._waiting += len(part)
+                    self._held[peer] += len(part)
                     parts.append(part)
-                    refused = self._refused(held, most)
+                    refused = _too_large(scope, most) if held > most else self._full(peer, held)
                     if refused is not None or not message.get("more_body", False):
                         break
             if clock.cancelled_caught:
@@ -129,19 +132,27 @@ class BodyLimit:
             if refused is not None:
                 await refused(scope, receive, send)
             else:
-                await self.app(scope, _replay(b"".join(parts), receive), send)
+                body = b"".join(parts)
+                parts.clear()  # it is counted once, and held once
+                await self.app(scope, _replay(body, receive), send)
         finally:
-            self._waiting -= held
+            self._held[peer] -= held
+            if not self._held[peer]:
+                del self._held[peer]
 
     def _most(self, scope: Scope) -> int:
-        if scope["method"] == "PUT" and _ANSWER.fullmatch(scope["path"]):
+        if scope["method"] not in _WITH_BODY:
+            return 0
+        if scope["method"] == "PUT" and _ANSWER.fullmatch(scope["path"]) and _signed(scope):
             return self._settings.answer_bytes_max
         return self._settings.json_bytes_max
 
-    def _refused(self, held: int, most: int) -> Response | None:
-        if held > most:
-            return _too_large(most)
-        if held and self._waiting > self._settings.waiting_bytes_max:
+    def _full(self, peer: str, held: int) -> Response | None:
+        if held and self._held[peer] > self._settings.waiting_bytes_per_peer:
+            return problem(
+                Unreachable, "the market is reading too much from this address; ask again soon"
+            )
+        if held and self._held.total() > self._settings.waiting_bytes_max:
             return problem(Unreachable, "the market is reading too much at once; ask again soon")
         return None
 
@@ -192,11 +203,19 @@ def _claimed(scope: Scope) -> int:
     return 0
 
 
-def _too_large(most: int) -> Response:
+def _signed(scope: Scope) -> bool:
+    """Say whether a request claims to be signed; whether it is shows only once its body is read."""
+    return {b"signature", b"signature-input"} <= {name for name, _ in scope["headers"]}
+
+
+def _too_large(scope: Scope, most: int) -> Response:
+    sentence = f"a body may have {most} bytes at this address"
+    if not most:
+        sentence = f"{scope['method']:.20} has no body here; found one, send none"
+    elif scope["method"] == "PUT" and _ANSWER.fullmatch(scope["path"]) and not _signed(scope):
+        sentence += " without a device's signature"
     # The rest of the body is not read, so the connection cannot be used again.
-    return problem(
-        TooLarge, f"a body may have {most} bytes at this address", headers={"Connection": "close"}
-    )
+    return problem(TooLarge, sentence, headers={"Connection": "close"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

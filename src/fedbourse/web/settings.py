@@ -19,6 +19,8 @@ class Settings:
     """A million doubles, and room for what surrounds them."""
     waiting_bytes_max: int = 256 * 2**20
     """Bodies held in memory at once, of all requests together."""
+    waiting_bytes_per_peer: int = 32 * 2**20
+    """The same, of the requests of one network address: four answers of the largest size."""
     body_timeout_s: float = 60.0
     """How long a body may take to arrive."""
     peer_per_s: float = 200.0
@@ -32,6 +34,10 @@ class Settings:
     waiting_max: int = 900
     waiting_per_peer: int = 190
     """Requests that wait for news; fewer than connections, so that others are still answered."""
+    waiting_strangers_max: int = 450
+    """How many of them may be of callers who did not prove who they are."""
+    waiting_per_caller: int = 30
+    """How many of them may be of one party that did: a device needs one for each of its tasks."""
     waiting_poll_s: float = 0.1
     """How soon those who wait hear of what another process changed."""
     streams_max: int = 300

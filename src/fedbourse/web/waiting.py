@@ -44,6 +44,7 @@ class Waiting:
         self._store, self._settings = store, settings
         self._waiters: dict[str, set[_Waiter]] = {}
         self._open: Counter[str] = Counter()
+        self._callers: Counter[str | None] = Counter()
         self._poller: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look = asyncio.Event()
@@ -75,20 +76,20 @@ class Waiting:
         wait_s: float,
         seen: int,
         peer: str,
+        caller: str | None,
     ) -> bool:
         """Wait until there is news of a task, or for so long; False where the client went away.
 
-        ``seen`` is what ``changes`` was before the caller looked itself.
+        ``seen`` is what ``changes`` was before the caller looked itself. ``caller`` is the party
+        that proved who it is, None for a stranger: strangers cannot take every place.
         """
         if self.over():
             return True
-        if (
-            len(self) >= self._settings.waiting_max
-            or self._open[peer] >= self._settings.waiting_per_peer
-        ):
+        if self._full(peer, caller):
             raise TooManyRequests("too many requests are waiting; ask again later, or do not wait")
         waiter = _Waiter(news)
         self._open[peer] += 1
+        self._callers[caller] += 1
         self._waiters.setdefault(task, set()).add(waiter)
         self._run_poller()
         if seen != self.changes:
@@ -101,15 +102,27 @@ class Waiting:
         finally:
             gone.cancel()
             woken.cancel()
-            self._leave(task, waiter, peer)
+            self._leave(task, waiter, peer, caller)
 
-    def _leave(self, task: str, waiter: _Waiter, peer: str) -> None:
+    def _full(self, peer: str, caller: str | None) -> bool:
+        bounds = self._settings
+        of_caller = bounds.waiting_strangers_max if caller is None else bounds.waiting_per_caller
+        return (
+            len(self) >= bounds.waiting_max
+            or self._open[peer] >= bounds.waiting_per_peer
+            or self._callers[caller] >= of_caller
+        )
+
+    def _leave(self, task: str, waiter: _Waiter, peer: str, caller: str | None) -> None:
         self._waiters[task].discard(waiter)
         if not self._waiters[task]:
             del self._waiters[task]
         self._open[peer] -= 1
         if self._open[peer] <= 0:
             del self._open[peer]
+        self._callers[caller] -= 1
+        if self._callers[caller] <= 0:
+            del self._callers[caller]
 
     def _run_poller(self) -> None:
         loop = asyncio.get_running_loop()

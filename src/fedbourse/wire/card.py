@@ -11,6 +11,7 @@ from fedbourse.game import ACCURACY_MODELS
 from fedbourse.learning.models import model_named
 from fedbourse.learning.query import query_named
 from fedbourse.learning.rounds import WEIGHTS, Weights
+from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.units import number, whole_number
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.layout import Layout
@@ -163,8 +164,9 @@ class TaskCard:
         whole_number("min_participants", self.min_participants, at_least=2)
         whole_number("start_seed", self.start_seed, at_least=0)
         number("step_size", self.step_size, above=0)
-        for name in ("clip", "max_rho"):  # so that no scale of noise overflows
-            number(name, getattr(self, name), at_least=1e-100, at_most=1e100)
+        number("clip", self.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
+        # So that no scale of noise overflows.
+        number("max_rho", self.max_rho, at_least=1e-100, at_most=1e100)
 
     def _check_reward(self) -> None:
         if self.max_reward is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAME_MAX = 200
+_SIZE_MAX = 1e50  # numbers up to it become features up to 2e100, far from where doubles end
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Column:
     def __post_init__(self) -> None:
         """Check every item once."""
         _named("a column's name", self.name)
-        number("shift", self.shift)
-        number("scale", self.scale, above=0)
+        number("shift", self.shift, at_least=-_SIZE_MAX, at_most=_SIZE_MAX)
+        number("scale", self.scale, at_least=1 / _SIZE_MAX, at_most=_SIZE_MAX)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,180 @@
+"""What a device keeps to beyond one question: its market's record, its file, its own promises."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agent.malicious_market import ROUNDS, TASK, malicious_market, problem
+from agent.owners import Data, answered, followed, joined
+from fedbourse.agent import Agent, DeviceSettings, Limits, Wish
+from fedbourse.errors import Conflict, FedbourseError, InvalidFile, InvalidInput, Refused
+from fedbourse.wire.canonical import canonical
+
+
+@pytest.fixture
+def market():
+    with malicious_market() as found:
+        yield found
+
+
+def test_a_market_that_did_not_pay_gets_no_other_task(market, tmp_path, monkeypatch) -> None:
+    folder = joined(tmp_path / "device", market)
+
+    def never_paid(signed):
+        market.paid.clear()
+        return problem("Conflict", 409)
+
+    market.cheats["signed receipt"] = never_paid
+    followed(folder, Data(), until=lambda event: event["event"] == "unpaid")
+    assert len(market.left) == 1
+    market.state = "cancelled"
+    followed(folder, Data())
+    market.state, another = "open", "f" * 24
+    monkeypatch.setattr("agent.malicious_market.TASK", another)
+    with Agent(folder, data=Data()) as agent:
+        assert [deal.state for deal in agent.deals.deals()] == ["ended"]
+        with pytest.raises(Refused, match="no receipt for 1 answers") as caught:
+            agent.join(another)
+        assert caught.value.reason == "unpaid"
+        assert len(agent.deals.deals()) == 1
+
+
+def test_one_thread_alone_follows_a_deal(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def data(card):
+        begun.set()
+        assert go_on.wait(20)
+        return Data()(card)
+
+    answered(folder, 0)
+    with Agent(folder, data=data) as agent:
+        (deal,) = agent.deals.deals()
+        first = threading.Thread(target=agent.follow, args=(deal,))
+        first.start()
+        try:
+            assert begun.wait(20)
+            with pytest.raises(Conflict, match="followed in this process already"):
+                agent.follow(deal)
+        finally:
+            agent.stop.set()
+            go_on.set()
+            first.join()
+        agent.stop.clear()
+        assert agent.follow(deal).state == "ended"
+
+
+def test_a_late_receipt_must_be_for_the_answer_that_left(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market)
+
+    def for_another(signed):
+        fake = signed["receipt"] | {"previous": "f" * 64}
+        market.paid[0] = {
+            "receipt": fake,
+            "market_signature": market.key.sign(canonical(fake)),
+        }
+        return problem("Conflict", 409)
+
+    market.cheats["signed receipt"] = for_another
+    outcome = followed(folder, Data(), until=lambda event: event["event"] == "refused")
+    assert outcome.reasons == ["receipt"]
+    assert len(market.left) == 1
+    with Agent(folder, data=Data()) as agent:
+        (deal,) = agent.deals.deals()
+        assert [each.receipt for each in agent.deals.answered(deal)] == [None]
+
+
+@pytest.mark.parametrize("offer", ["x" * 900_000, "A" * 64, ""])
+def test_an_offer_is_named_by_a_hash(market, tmp_path, offer) -> None:
+    folder = joined(tmp_path / "device", market)
+    market.cheats["task"] = lambda task: task | {"offer": offer}
+    outcome = followed(folder, Data())
+    assert outcome.reasons == ["offer"]
+    assert not market.plans
+
+
+def test_offers_without_end_are_refused(market, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("fedbourse.agent.following._TICKS_MAX", 3)
+    folder = joined(tmp_path / "device", market)
+    market.ticks = 10**9
+    outcome = followed(folder, Data())
+    assert outcome.reasons == ["offer"]
+    assert len(market.plans) == 4
+
+
+@pytest.mark.parametrize("harm", ["deleted", "emptied"])
+def test_a_device_that_lost_its_spend_is_not_begun_anew(market, tmp_path, harm) -> None:
+    folder = joined(tmp_path / "device", market)
+    answered(folder, 1)
+    for file in folder.glob("spend.db*"):
+        file.unlink()
+    if harm == "emptied":
+        (folder / "spend.db").touch()
+    for read_only in (True, False):
+        with pytest.raises(InvalidFile, match="missing or empty"):
+            Agent(folder, read_only=read_only)
+
+
+def test_what_was_wished_holds_where_joining_again_fails(market, tmp_path) -> None:
+    settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
+    with Agent.create(tmp_path / "device", settings, data=Data()) as agent:
+        agent.enrol(market.url, "fbe_token")
+        agent.join(TASK, Wish(most=0.1))
+        market.state = "open"
+        market._interest = lambda *_: problem("Conflict", 409)
+        with pytest.raises(FedbourseError):
+            agent.join(TASK, Wish(most=0.2))
+        (deal,) = agent.deals.deals()
+        assert deal.wish.most == 0.1
+        assert deal.state == "joined"
+
+
+def test_a_first_join_that_fails_leaves_nothing_to_follow(market, tmp_path) -> None:
+    settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
+    with Agent.create(tmp_path / "device", settings, data=Data()) as agent:
+        agent.enrol(market.url, "fbe_token")
+        honest = market._interest
+        market._interest = lambda *_: problem("Conflict", 409)
+        with pytest.raises(FedbourseError):
+            agent.join(TASK)
+        assert [deal.state for deal in agent.deals.deals()] == ["declined"]
+        market._interest = honest
+        assert agent.join(TASK).state == "joined"  # it may be tried again
+
+
+def test_without_data_nothing_is_signed(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market)
+    with Agent(folder) as agent, pytest.raises(InvalidInput, match="the device has no data"):
+        agent.run()
+    assert not market.plans
+    assert not market.decisions
+
+
+def test_a_policy_has_both_rules(market, tmp_path) -> None:
+    class Half:
+        def check_card(self, card, *, buyer) -> None: ...
+
+    folder = joined(tmp_path / "device", market)
+    with pytest.raises(InvalidInput, match="no check_terms"):
+        Agent(folder, data=Data(), policy=Half())
+
+
+def test_few_rounds_can_be_refused(market, tmp_path) -> None:
+    limits = Limits(least_rounds=ROUNDS + 1)
+    settings = DeviceSettings(value=1.0, lifetime_cap=5.0, limits=limits)
+    with Agent.create(tmp_path / "device", settings, data=Data()) as agent:
+        agent.enrol(market.url, "fbe_token")
+        with pytest.raises(Refused, match=f"the card has {ROUNDS}"):
+            agent.join(TASK)
+
+
+def test_another_kind_of_token_is_named(market, tmp_path) -> None:
+    settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
+    with (
+        Agent.create(tmp_path / "device", settings, data=Data()) as agent,
+        pytest.raises(InvalidInput, match="begins with fbe_"),
+    ):
+        agent.enrol(market.url, "fbt_" + "x" * 43)
