@@ -174,9 +174,13 @@ def test_a_body_too_large_is_refused_also_without_a_length(client, store):
     for content in (big, iter([big[:1_000_000]] * 10)):
         refused = client.post("/v1/notes", content=content, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (413, "TooLarge")
-    taken = client.put("/v1/tasks/t/rounds/0/answer", content=big[:8_000_000], headers=headers)
+    path = "/v1/tasks/t/rounds/0/answer"
+    refused = client.put(path, content=big[:8_000_000], headers=headers)
+    assert refused.status_code == 413
+    claimed = [*headers[1:], ("signature", "x"), ("signature-input", "x")]
+    taken = client.put(path, content=big[:8_000_000], headers=claimed)
     assert taken.json() == {"bytes": 8_000_000}
-    refused = client.put("/v1/tasks/t/rounds/0/answer", content=big, headers=headers)
+    refused = client.put(path, content=big, headers=claimed)
     assert refused.status_code == 413
 
 

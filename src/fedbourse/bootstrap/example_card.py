@@ -16,7 +16,7 @@ def example_card(data: str | None = None) -> dict[str, Any]:
     """
     document = TaskCard(
         goal="Predict whether a flight arrives more than 15 minutes late.",
-        data="A record is a flight: 9 numbers known at departure, and whether it came late.",
+        data="A record is a flight: 8 numbers known at departure, and whether it came late.",
         loss="logistic",
         query="gradient",
         compensation="proportional",

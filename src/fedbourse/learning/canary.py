@@ -22,7 +22,7 @@ from fedbourse.learning.models import LeastSquares
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
 from fedbourse.privacy.audit import FAULTS, NOISE_FAULTS
-from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
+from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN, ExactNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from fedbourse.units import number, whole_number
 
@@ -56,7 +56,7 @@ class CanaryOwner:
     def draw(cls, claim: Claim, *, seed: int) -> CanaryOwner:
         """Draw records and models; features are at most sqrt(2) long."""
         m, d = claim.samples, claim.dimension
-        number("clip", claim.clip, at_least=1e-100, at_most=1e100)  # as for exact noise
+        number("clip", claim.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         for name, count in (("samples", m), ("rounds", claim.rounds)):
             number(f"{name} x dimension", float(count) * d, at_most=_NUMBERS_MAX)
         # A stream of its own: the audit draws the signs from the seed itself.
