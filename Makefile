@@ -43,6 +43,7 @@ benchmarks: $(READY) ## measure solver, training and market against peers (minut
 	$(BIN)/python benchmarks/equilibrium.py > build/performance.md && mv build/performance.md docs/
 	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
 	$(BIN)/python benchmarks/market.py > build/performance-market.md && mv build/performance-market.md docs/
+	$(BIN)/python benchmarks/network.py > build/performance-network.md && mv build/performance-network.md docs/
 
 docs: $(READY) ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py

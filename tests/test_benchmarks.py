@@ -86,3 +86,21 @@ def test_the_benchmark_of_the_market_runs_at_a_tiny_size() -> None:
         for database in ("SQLite", "PostgreSQL")
         for what in whats
     ]
+
+
+def test_the_benchmark_of_the_network_has_its_rows() -> None:
+    script = str(ROOT / "benchmarks" / "network.py")
+    size = ["--devices", "2", "--dimension", "5", "--rounds", "3", "--large", "0"]
+    done = subprocess.run(
+        [sys.executable, script, *size, "--flower-rounds", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    (cells,) = rows(done.stdout, "The market's own devices")
+    assert cells[:3] == ["2", "5", "exact"]
+    assert all(float(cell) > 0 for cell in (*cells[3:7], *cells[8:]))
+    assert re.search(r"The goal is (met|missed): the largest ratio is", done.stdout)
