@@ -252,7 +252,7 @@ def tasks(
         print_json({"tasks": rows})
         return
     if not rows:
-        print_line("there is no such task")
+        print_line("the market has no tasks" if state == "all" else f"no task is {state} now")
         return
     print_table(
         ("task", "state", "reward", "until (UTC)", "records", "rounds", "joined", "goal"),

@@ -111,7 +111,7 @@ def of_task(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: int)
     if everybody:
         lines = unit.lines(task.id, after=after, limit=limit)
     else:
-        caller.require("owner")
+        caller.require("owner", "auditor", "operator")
         own = unit.line(task.id, caller.party)
         lines = [own] if own is not None and own.owner > after else []
     sums = {each.owner: each for each in unit.drifts(task.id)}
