@@ -26,7 +26,7 @@ lint: $(READY) ## check style, types and layers only
 	$(BIN)/lint-imports --no-logo
 
 tests: $(READY) ## run the tests only
-	$(BIN)/pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+	$(BIN)/pytest --numprocesses 3 --dist worksteal --cov --cov-report=term
 
 format: $(READY) ## put the code into the one format
 	$(BIN)/ruff check --fix .
