@@ -166,7 +166,8 @@ class Supervised:
         connection = http.client.HTTPConnection("127.0.0.1", self.life.port, timeout=WAIT_S)
         headers = {"Content-Type": "application/json", "Idempotency-Key": "a-stranger"}
         try:
-            connection.request(method, path, b'{"reference": "none"}', headers)
+            body = b'{"reference": "none"}' if method == "POST" else None
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             assert response.getheader("content-type") == "application/problem+json"
             return response.status, json.loads(response.read())["code"]
