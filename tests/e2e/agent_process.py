@@ -186,8 +186,19 @@ def live(life: Life) -> None:
         known = {deal.task for deal in agent.deals.deals()}
         for task in life.tasks:
             if task not in known:
-                _patiently(lambda task=task: agent.join(task))
+                _patiently(lambda task=task: _join(agent, task))
         agent.run()
+
+
+def _join(agent: Any, task: str) -> None:
+    """Join a task, unless that was heard the first time and the market has gone on since."""
+    from fedbourse.errors import Conflict
+
+    try:
+        agent.join(task)
+    except Conflict:
+        if agent.deal_of(task).state != "joined":
+            raise
 
 
 def _patiently(ask: Callable[[], object]) -> None:

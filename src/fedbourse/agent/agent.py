@@ -306,6 +306,9 @@ class Agent:
             deal = self.deals.put(deal)
             try:
                 client.register(deal, self.settings.value if wish.report_value else None)
+            except Unreachable:  # it may have been heard: ``run`` says it again
+                self.deals.put(before or deal)
+                raise
             except FedbourseError as error:  # what was wished before still holds
                 self.deals.put(before or replace(deal, state="declined", outcome=str(error)))
                 raise
