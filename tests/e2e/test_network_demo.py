@@ -33,15 +33,20 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("network") / "out"
+def test_the_whole_trade(tmp_path) -> None:
+    """One test: a demonstration takes a minute, and several processes would each have their own."""
+    out = tmp_path / "out"
     done = subprocess.run(command(out), capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) | {"out": out}
+    demo = json.loads(done.stdout) | {"out": out}
+    the_task_is_completed_and_every_micro_credit_is_somewhere(demo)
+    who_came_back_is_paid_in_full_also_after_a_kill(demo)
+    who_stayed_away_keeps_what_it_earned_and_the_rest_is_refunded(demo)
+    everybody_recomputes_the_same(demo)
+    the_model_is_worth_having_and_nothing_is_left_running(demo)
 
 
-def test_the_task_is_completed_and_every_micro_credit_is_somewhere(demo) -> None:
+def the_task_is_completed_and_every_micro_credit_is_somewhere(demo) -> None:
     money = demo["money_micro"]
     assert demo["state"] == "completed"
     assert money["held"] == money["earned"] + money["refunded"] + money["escrow"]
@@ -50,7 +55,7 @@ def test_the_task_is_completed_and_every_micro_credit_is_somewhere(demo) -> None
     assert sum(device["payment_micro"] for device in demo["devices"]) == money["held"]
 
 
-def test_who_came_back_is_paid_in_full_also_after_a_kill(demo) -> None:
+def who_came_back_is_paid_in_full_also_after_a_kill(demo) -> None:
     returned = [device for device in demo["devices"] if device["returned"]]
     assert len(returned) == 4
     assert [device["device"] for device in returned if device["killed"]] == ["cat"]
@@ -61,7 +66,7 @@ def test_who_came_back_is_paid_in_full_also_after_a_kill(demo) -> None:
         assert device["spent"] == pytest.approx(device["budget"], rel=1e-9)
 
 
-def test_who_stayed_away_keeps_what_it_earned_and_the_rest_is_refunded(demo) -> None:
+def who_stayed_away_keeps_what_it_earned_and_the_rest_is_refunded(demo) -> None:
     (gone,) = (device for device in demo["devices"] if not device["returned"])
     rounds = demo["rounds"]
     assert 0 < gone["answered"] < rounds
@@ -73,7 +78,7 @@ def test_who_stayed_away_keeps_what_it_earned_and_the_rest_is_refunded(demo) -> 
     assert gone["spent"] <= gone["budget"] * (gone["answered"] + 1) / rounds * (1 + 1e-9)
 
 
-def test_everybody_recomputes_the_same(demo) -> None:
+def everybody_recomputes_the_same(demo) -> None:
     verified = demo["verified"]
     assert verified["task"] >= 13
     assert verified["books"] >= 3
@@ -81,7 +86,7 @@ def test_everybody_recomputes_the_same(demo) -> None:
     assert min(verified["devices"].values()) >= 13
 
 
-def test_the_model_is_worth_having_and_nothing_is_left_running(demo) -> None:
+def the_model_is_worth_having_and_nothing_is_left_running(demo) -> None:
     assert demo["accuracy"] > demo["chance"] + 0.05
     assert not processes_of(demo["out"])
 
