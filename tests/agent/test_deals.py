@@ -10,6 +10,7 @@ import pytest
 from agent.malicious_market import CARD, OWNER, TASK
 from fedbourse.agent import Deal, Market, SpendStore, Wish
 from fedbourse.agent.deals import Deals
+from fedbourse.agent.ledger import ledger_of
 from fedbourse.errors import InvalidFile, NotFound, Refused
 from fedbourse.privacy.filter import Filter, Question
 from fedbourse.wire.keys import SigningKey, key_id
@@ -96,11 +97,11 @@ def test_the_ledger_adds_up(deals: Deals) -> None:
     deals.put(DEAL)
     guard = answered(deals, 0, 1)
     deals.keep_receipt(DEAL, 0, RECEIPT)
-    (entry,) = deals.entries()
+    (entry,) = ledger_of(deals, guard).entries
     assert (entry.budget, entry.answered, entry.receipts, entry.earned_micro) == (0.25, 2, 1, 5)
     assert entry.spent + entry.reserved == guard.accounts()[0].committed
     guard.close(DEAL.name)
-    (entry,) = deals.entries()
+    (entry,) = ledger_of(deals, guard).entries
     assert entry.reserved == 0
     assert entry.spent == guard.accounts()[0].spent
 

@@ -9,7 +9,7 @@ import pytest
 from agent.malicious_market import CARD, PAYMENT, ROUNDS, TASK, malicious_market, problem
 from agent.owners import Data, answered, followed, joined
 from fedbourse.agent import Agent, DeviceSettings, Wish
-from fedbourse.agent.following import Following
+from fedbourse.agent.answering import Answering
 from fedbourse.errors import Conflict, Refused, Unreachable
 from fedbourse.wire.card import TaskCard
 
@@ -135,7 +135,7 @@ def test_answers_may_be_sent_as_floats(tmp_path: Path) -> None:
 def test_a_device_that_ignores_what_it_risks_would_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Following, "_unpaid", lambda *_, **__: [])
+    monkeypatch.setattr(Answering, "unpaid", lambda *_, **__: [])
     with malicious_market() as market:
         folder = joined(tmp_path / "device", market)
         market.cheats["signed receipt"] = lambda _: problem("Conflict", 409)

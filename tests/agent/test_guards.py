@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from agent.malicious_market import ROUNDS, TASK, malicious_market, problem
+from agent.malicious_market import CARD, ROUNDS, TASK, malicious_market, problem
 from agent.owners import Data, answered, followed, joined
 from fedbourse.agent import Agent, DeviceSettings, Limits, Wish
+from fedbourse.agent.following import backoff_s
 from fedbourse.errors import Conflict, FedbourseError, InvalidFile, InvalidInput, Refused
 from fedbourse.wire.canonical import canonical
 
@@ -160,6 +162,47 @@ def test_a_policy_has_both_rules(market, tmp_path) -> None:
     folder = joined(tmp_path / "device", market)
     with pytest.raises(InvalidInput, match="no check_terms"):
         Agent(folder, data=Data(), policy=Half())
+
+
+def test_what_no_noise_can_be_drawn_for_is_not_sold(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market, noise="fast")
+    with Agent(folder, data=Data()) as agent:
+        (deal,) = agent.deals.deals()
+        floor = 2.0**-20 * ROUNDS  # below it fast noise is refused
+        agent.deals.change(deal, wish=Wish(budget=0.9 * floor))
+    followed(folder, Data(), until=lambda event: event["event"] == "planned")
+    assert market.plans == [0.0]
+
+
+def test_answers_that_do_not_fit_single_precision_are_not_sold(tmp_path) -> None:
+    # With this much privacy sold the noise is far below the clip's last bit.
+    card = replace(CARD, clip=1e6, max_rho=1e30)
+    with malicious_market(card=card) as market:
+        folder = joined(
+            tmp_path / "device", market, value=1e-40, lifetime_cap=1e30, answers="float32"
+        )
+        with Agent(folder, data=Data()) as agent:
+            (deal,) = agent.deals.deals()
+            agent.deals.change(deal, wish=Wish(budget=1e25))
+        outcome = followed(folder, Data())
+    assert outcome.reasons == ["float32"]
+    assert not market.signed
+    assert outcome.ledger.reserved == 0
+
+
+def test_a_long_outage_ends_no_thread() -> None:
+    assert backoff_s(0.25, 1) == 0.5
+    assert backoff_s(0.25, 10**6) == 30.0
+
+
+def test_only_who_has_joined_is_told_to_go_on(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market)
+    with Agent(folder, data=Data()) as agent:
+        with pytest.raises(Conflict, match="you have joined it"):
+            agent.join(TASK)
+        agent.deals.change(agent.deal_of(TASK), state="declined")
+        with pytest.raises(Conflict, match=r"is announced$"):
+            agent.join(TASK)
 
 
 def test_few_rounds_can_be_refused(market, tmp_path) -> None:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,14 +146,7 @@ class LocalWorld(World):
         file = self.folder / "checkpoint.npz"
         # In one process they all die together.
         deaths = {*(device_dies_after or {}).values(), server_dies_after} - {None}
-        while True:
-            with ExitStack() as stack:
-                engine = self._engine(stack, available=available)
-                try:
-                    run = _trained(engine, file, deaths)
-                    break
-                except ServerDied:
-                    continue
+        run = _trained(lambda stack: self._engine(stack, available=available), file, deaths)
         return Outcome(run.parameters, run.answered.tolist(), self.spent())
 
     def ask(
@@ -220,15 +213,13 @@ class FlowerWorld(World):
             return Node(self._path(seat), twist=twist)
 
         deaths = {server_dies_after} - {None}
-        while True:
+
+        def engine(stack: ExitStack) -> FlowerEngine:
             grid = InProcessGrid({seat + 1: node(seat) for seat in range(OWNERS)})
             seats = [Seat(f"owner-{i}", terms) for i, terms in enumerate(AllTerms)]
-            engine = FlowerEngine(grid, seats, clock=grid.clock, sleep=grid.sleep)
-            try:
-                run = _trained(engine, self.folder / "checkpoint.npz", deaths)
-                break
-            except ServerDied:
-                continue
+            return FlowerEngine(grid, seats, clock=grid.clock, sleep=grid.sleep)
+
+        run = _trained(engine, self.folder / "checkpoint.npz", deaths)
         return Outcome(run.parameters, run.answered.tolist(), self.spent())
 
     def ask(
@@ -531,22 +522,26 @@ class _Served:
             return np.frombuffer(buyer.get_bytes(f"/v1/tasks/{self.task}/model"), dtype="<f8")
 
 
-def _trained(engine: Any, file: Path, deaths: set[int]) -> Any:
+def _trained(engine: Callable[[ExitStack], Any], file: Path, deaths: set[int]) -> Any:
+    """Train to the end, with a fresh engine after each death."""
+
     def on_round(seen: Any, answers: Any) -> None:
         if seen.number in deaths:
             deaths.discard(seen.number)
             raise ServerDied
 
-    return train(
-        engine,
-        MODEL,
-        federation().records,
-        step_size=RECIPE.step_size,
-        rounds=ROUNDS,
-        weights=RECIPE.weights,
-        checkpoint=Checkpoint(file, RECIPE.document),
-        on_round=on_round,
-    )
+    while True:
+        with ExitStack() as stack, suppress(ServerDied):
+            return train(
+                engine(stack),
+                MODEL,
+                federation().records,
+                step_size=RECIPE.step_size,
+                rounds=ROUNDS,
+                weights=RECIPE.weights,
+                checkpoint=Checkpoint(file, RECIPE.document),
+                on_round=on_round,
+            )
 
 
 WORLDS: dict[str, Callable[[Path], World]] = {

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from fedbourse.agent.advice import Advice, advise
 from fedbourse.agent.data import FileData, records_for
-from fedbourse.agent.deals import Deal, Deals, Entry, Market, Refusal
+from fedbourse.agent.deals import Deal, Deals, Market
 from fedbourse.agent.folder import DeviceFolder, DeviceSettings
 from fedbourse.agent.following import Following, Owner
+from fedbourse.agent.ledger import Ledger, ledger_of
 from fedbourse.agent.market_client import MarketClient, enrolment
+from fedbourse.agent.running import Running
 from fedbourse.agent.verifying import Check, verify_deal
 from fedbourse.agent.wish import Wish
 from fedbourse.errors import (
@@ -25,7 +26,6 @@ from fedbourse.errors import (
     InvalidInput,
     NotFound,
     Refused,
-    TooManyRequests,
     Unreachable,
 )
 from fedbourse.privacy.fast_noise import FastNoise
@@ -33,7 +33,6 @@ from fedbourse.privacy.filter import Filter, left_of
 from fedbourse.privacy.noise import ExactNoise
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import key_id
 
 if TYPE_CHECKING:
     import os
@@ -43,79 +42,8 @@ if TYPE_CHECKING:
     from fedbourse.agent.following import Event, Until
     from fedbourse.agent.policy import Policy
     from fedbourse.learning.records import Records
-    from fedbourse.privacy.filter import Account
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
-
-_LOOK_S = 5.0
-"""How often an agent that joins by itself looks for new tasks."""
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """What was spent, for whom, and what was earned."""
-
-    lifetime_cap: float
-    entries: tuple[Entry, ...]
-    elsewhere: tuple[Account, ...]
-    """What was sold outside of markets, such as on a Flower federation."""
-    refusals: tuple[Refusal, ...]
-
-    @property
-    def spent(self) -> Fraction:
-        """Return the rho that is gone, over all tasks and markets."""
-        found: tuple[Entry | Account, ...] = (*self.entries, *self.elsewhere)
-        return sum((each.spent for each in found), Fraction(0))
-
-    @property
-    def reserved(self) -> Fraction:
-        """Return the rho that is promised and not spent."""
-        promised = (each.committed - each.spent for each in self.elsewhere)
-        return sum((*(entry.reserved for entry in self.entries), *promised), Fraction(0))
-
-    @property
-    def earned_micro(self) -> int:
-        """Return what all receipts together say was earned."""
-        return sum(entry.earned_micro for entry in self.entries)
-
-
-class _Thread(threading.Thread):
-    """Follows one deal beside others, and comes back to a market that was away."""
-
-    def __init__(self, agent: Agent, deal: Deal, until: Until) -> None:
-        super().__init__(daemon=True)
-        self._agent, self._deal, self._until = agent, deal, until
-        self._following: Following | None = None
-        self.failed: Exception | None = None
-        self.start()
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing is done but wait for the market."""
-        return self._following is None or self._following.waits
-
-    def run(self) -> None:
-        """Follow the deal."""
-        agent, failures = self._agent, 0
-        while not agent.stop.is_set():
-            try:
-                agent.follow(self._deal, self._until, on_start=self._take)
-                return
-            except Unreachable as error:
-                failures += 1
-                self._tell("unreachable", error)
-                agent.stop.wait(min(30.0, 0.25 * 2**failures))
-            except Exception as error:  # also what an application's own data source raises
-                self._tell("failed", error)
-                self.failed = error
-                return
-
-    def _take(self, following: Following) -> None:
-        self._following = following
-        self._agent.tell({"event": "following", "task": self._deal.task})
-
-    def _tell(self, kind: str, error: Exception) -> None:
-        self._agent.tell({"event": kind, "task": self._deal.task, "sentence": str(error)})
 
 
 class Agent:
@@ -152,7 +80,6 @@ class Agent:
         self._store = self.folder.spend(read_only=read_only)
         self.guard = Filter(self._store, lifetime_cap=settings.lifetime_cap)
         self.deals = Deals(self._store)
-        self._unwanted: set[str] = set()
         self._lock, self._followed = threading.Lock(), set[str]()
         self.stop = threading.Event()
         """Set it, and whatever follows a deal returns soon; nothing is lost."""
@@ -279,9 +206,10 @@ class Agent:
             if before is not None and (before.state == "signed" or before.terms is not None):
                 raise Conflict(f"task {task} was joined before; its deal is {before.state}")
             if (state := client.task(task)["state"]) != "open":
-                joined = "; you have joined it: device run goes on" if before is not None else ""
+                joined = before is not None and before.state == "joined"
                 raise Conflict(
-                    f"a task can be joined while it is open; task {task} is {state}{joined}"
+                    f"a task can be joined while it is open; task {task} is {state}"
+                    f"{'; you have joined it: device run goes on' if joined else ''}"
                 )
             try:
                 self._owner.policy.check_card(card, buyer=buyer)
@@ -322,10 +250,8 @@ class Agent:
         on_start: Callable[[Following], None] = lambda following: None,
     ) -> Deal:
         """Follow a deal: plan at each tick, sign or decline, answer; reconnect where needed."""
-        market = next((each for each in self.deals.markets() if each.key == deal.market), None)
+        market = self._market_of(deal)
         deal = self.deals.deal(deal.name) or deal  # the caller's may be from before
-        if market is None:
-            raise NotFound(f"the market of task {deal.task} is not known to this device")
         self._source()  # no terms are signed that nothing can be answered from
         with self._alone(deal), self._client(market) as client:
             following = Following(deal, client, self._owner)
@@ -340,65 +266,16 @@ class Agent:
         ``join_open`` joins every open task that the policy accepts, and goes on until ``stop`` is
         set. A deal that fails does not end the others; its error is raised once they are done.
         """
-        running: dict[str, _Thread] = {}
-        while True:
-            if join_open:
-                self._join_open()
-            for deal in self.deals.deals():
-                wanted = only is None or deal.name == only.name
-                if wanted and deal.state in ("joined", "signed") and deal.name not in running:
-                    running[deal.name] = _Thread(self, deal, until)
-            alive = [thread for thread in running.values() if thread.is_alive()]
-            if self.stop.is_set() or (not alive and not join_open):
-                break
-            self.stop.wait(_LOOK_S) if join_open else alive[0].join(0.2)
-        for thread in running.values():
-            # One that only waits for the market does nothing any more once ``stop`` is set.
-            while thread.is_alive() and not (self.stop.is_set() and thread.waits):
-                thread.join(0.05)
-        for thread in running.values():
-            if thread.failed is not None:
-                raise thread.failed
-        return [deal for deal in self.deals.deals() if deal.name in running]
-
-    def _join_open(self) -> None:
-        """Join what is open and not joined yet; what is refused is told once."""
-        for market in self.deals.markets():
-            try:
-                found = [str(task["task"]) for task in self.tasks("open", server=market.server)]
-            except (Unreachable, TooManyRequests) as error:
-                self.tell({"event": "unreachable", "sentence": str(error)})
-                continue
-            known = {deal.name for deal in self.deals.deals()} | self._unwanted
-            for task in found:
-                name = f"{key_id(market.key)}/{task}"
-                if name in known:
-                    continue
-                try:
-                    self.join(task, server=market.server)
-                    self.tell({"event": "joined", "task": task})
-                except (Unreachable, TooManyRequests) as error:
-                    self.tell({"event": "unreachable", "task": task, "sentence": str(error)})
-                except FedbourseError as error:  # one task that does not fit hides no other
-                    self._unwanted.add(name)
-                    self.tell({"event": "not-joined", "task": task, "sentence": str(error)})
+        return Running(self).until(until, join_open=join_open, only=only)
 
     def ledger(self) -> Ledger:
         """Return what was spent, for whom, and what was earned."""
-        entries = tuple(self.deals.entries())
-        names = {entry.deal.name for entry in entries}
-        return Ledger(
-            lifetime_cap=self.settings.lifetime_cap,
-            entries=entries,
-            elsewhere=tuple(a for a in self.guard.accounts() if a.terms.task not in names),
-            refusals=tuple(self.deals.refusals()),
-        )
+        return ledger_of(self.deals, self.guard)
 
     def verify(self, task: str) -> list[Check]:
         """Compare the device's own records of a task with the market's."""
         deal = self.deal_of(task)
-        market = next(each for each in self.deals.markets() if each.key == deal.market)
-        with self._client(market) as client:
+        with self._client(self._market_of(deal)) as client:
             return verify_deal(deal, self.deals, client)
 
     def deal_of(self, task: str) -> Deal:
@@ -407,6 +284,12 @@ class Agent:
         if not found:
             raise NotFound(f"the device has no deal about task {task!r:.60}")
         return found[-1]
+
+    def _market_of(self, deal: Deal) -> Market:
+        for market in self.deals.markets():
+            if market.key == deal.market:
+                return market
+        raise NotFound(f"the market of task {deal.task} is not known to this device")
 
     def _records(self, deal: Deal) -> Records:
         return records_for(deal.card, self._source(), secret=self.folder.records_secret)

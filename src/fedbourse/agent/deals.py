@@ -9,7 +9,6 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -110,22 +109,6 @@ class Refusal:
     round: int | None
     reason: str
     sentence: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One deal in the owner's ledger: what it sold, what it lost, what it earned."""
-
-    deal: Deal
-    budget: float
-    """rho that was sold; 0 before terms are signed."""
-    spent: Fraction
-    """rho that is gone."""
-    reserved: Fraction
-    """rho that may still be asked for."""
-    answered: int
-    receipts: int
-    earned_micro: int
 
 
 class Deals:
@@ -254,28 +237,6 @@ class Deals:
                 Refusal(at_ms, deal.decode(), number, reason.decode(), sentence.decode())
                 for at_ms, deal, number, reason, sentence in rows
             ]
-
-    def entries(self) -> list[Entry]:
-        """Return the ledger: every deal with what it cost and what it brought."""
-        found = []
-        for deal in self.deals():
-            with self._store.transaction() as books:
-                account = books.account(deal.name)
-            answered = self.answered(deal)
-            receipts = [each.receipt for each in answered if each.receipt is not None]
-            spent = account.spent if account else Fraction(0)
-            found.append(
-                Entry(
-                    deal=deal,
-                    budget=account.terms.rho if account else 0.0,
-                    spent=spent,
-                    reserved=account.committed - spent if account else Fraction(0),
-                    answered=len(answered),
-                    receipts=len(receipts),
-                    earned_micro=max((r["receipt"]["earned_micro"] for r in receipts), default=0),
-                )
-            )
-        return found
 
     def _read(
         self, table: Literal["market", "deal"], made: Callable[[dict[str, Any]], T]

@@ -7,22 +7,21 @@ killed at any moment and started again.
 from __future__ import annotations
 
 import re
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedbourse.agent.answering import Answering
 from fedbourse.errors import (
     Conflict,
     InvalidInput,
+    InvalidNumber,
     NotFound,
     Refused,
     TooManyRequests,
     Unreachable,
 )
 from fedbourse.learning.answer_check import fits_float32
-from fedbourse.learning.device import Device
-from fedbourse.learning.models import model_named
 from fedbourse.privacy.filter import left_of
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
 from fedbourse.wire.canonical import digest
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from fedbourse.agent.deals import Deal, Deals
     from fedbourse.agent.folder import DeviceSettings
-    from fedbourse.agent.market_client import MarketClient, Query
+    from fedbourse.agent.market_client import MarketClient
     from fedbourse.agent.policy import Policy
     from fedbourse.learning.records import Records
     from fedbourse.privacy.filter import Account, Filter
@@ -44,8 +43,6 @@ Until = Literal["signed", "ended"]
 Event = dict[str, Any]
 _WAIT_S = 25.0
 _PAUSE_MAX_S = 30.0
-_LEAST_ROUND_RHO = 2.0**-39
-"""Below it no noise can be drawn, so that nothing is sold at all."""
 _HASH = re.compile("[0-9a-f]{64}")
 _TICKS_MAX = 1000
 """No market needs so many announcements, and each is remembered."""
@@ -75,7 +72,7 @@ class Following:
         self._planned: str | None = None
         self._reward: float | None = None
         self._registered = self._confirmed = False
-        self._device: Device | None = None
+        self._answering: Answering | None = None
         self.waits = False
         """Whether nothing is done but wait for the market: if ``stop`` is set, it stays so."""
 
@@ -100,12 +97,12 @@ class Following:
                 conflicts += 1
                 self._tell("moved", sentence=str(moved))
                 seen = None
-                self._pause(_backoff_s(0.05, conflicts - 1))
+                self._pause(backoff_s(0.05, conflicts - 1))
             except (Unreachable, TooManyRequests) as error:
                 failures += 1
                 self._tell("unreachable", sentence=str(error))
                 seen = None
-                self._pause(_backoff_s(0.25, failures))
+                self._pause(backoff_s(0.25, failures))
             except Refused as refusal:
                 # A market that shows what cannot be is not talked to any more.
                 self._refused(None, refusal)
@@ -155,7 +152,7 @@ class Following:
                 total=total,
                 left=self._left(),
             )
-            if budget < _LEAST_ROUND_RHO * deal.card.rounds:
+            if not self._can_draw(budget):
                 budget = 0.0
             # Before it leaves: terms are only signed for a budget that was planned.
             plans = (*deal.plans, (offer, budget))
@@ -185,6 +182,16 @@ class Following:
             )
         self._reward = reward
         return total, reward / MICRO_CREDITS_PER_CREDIT
+
+    def _can_draw(self, budget: float) -> bool:
+        """Say whether the device's noise can be drawn for a budget: none is sold for which not."""
+        if not budget:
+            return False
+        try:
+            self._owner.noise([self.deal.privacy(budget)])
+        except InvalidNumber:
+            return False
+        return True
 
     def _left(self) -> float:
         """Return what the lifetime cap leaves for this deal."""
@@ -263,6 +270,7 @@ class Following:
     def _train(self) -> None:
         """Answer round after round, until nothing is asked any more."""
         after, refusals = -1, 0
+        answering = self._own_answering()
         while not self._owner.stop.is_set():
             with self._waiting():
                 query = self._client.query(self.deal, after=after, wait_s=_WAIT_S)
@@ -271,95 +279,40 @@ class Following:
             if 0 <= query.round <= after:
                 raise Conflict(f"the market asks about round {query.round} after round {after}")
             try:
-                self._answer(query)
+                receipt = answering.answer(query)
                 refusals = 0
+                if receipt is not None:
+                    self._answered(query.round, receipt["receipt"])
             except Refused as refusal:
                 self._refused(query.round, refusal)
-                self._pause(_backoff_s(0.01, refusals))
+                self._pause(backoff_s(0.01, refusals))
                 refusals += 1
             except (Conflict, InvalidInput) as late:
                 self._tell("unpaid", round=query.round, sentence=str(late))
             after = max(after, query.round)
 
-    def _answer(self, query: Query) -> None:
-        """Answer one round: charge, draw, store, send, and keep the receipt."""
-        deal, deals = self.deal, self._owner.deals
-        if deals.is_paid(deal, query.round):
-            self._ask_device(query)  # it is paid: only a question that is another one is refused
-            return
-        unpaid = self._unpaid(besides=query.round)
-        if len(unpaid) >= self._owner.settings.risk_rounds:
-            raise Refused(
-                "unpaid",
-                f"round {unpaid[-1]} was answered, and the market gave no receipt for it; "
-                f"{len(unpaid)} answers without one are as many as the owner risks",
-            )
-        _in_time(query)
-        deals.asked(deal, query.hash)
-        vector = self._ask_device(query)
-        paid, _ = deals.unpaid(deal)
-        receipt = self._client.answer(
-            deal, query, vector, answered=(paid + 1, paid + 1 + len(unpaid))
-        )
-        deals.keep_receipt(deal, query.round, receipt)
+    def _answered(self, round: int, receipt: dict[str, Any]) -> None:
         self._tell(
             "answered",
-            round=query.round,
-            answered=receipt["receipt"]["answered"],
-            rounds=deal.card.rounds,
-            earned_micro=receipt["receipt"]["earned_micro"],
-            spent=float(sum(a.spent for a in self._accounts())),
+            round=round,
+            answered=receipt["answered"],
+            rounds=self.deal.card.rounds,
+            earned_micro=receipt["earned_micro"],
+            spent=float(sum(account.spent for account in self._accounts())),
         )
 
-    def _unpaid(self, *, besides: int | None = None) -> list[int]:
-        """Return the rounds that were answered and have no receipt, also not at the market."""
-        deals = self._owner.deals
-        paid, missing = deals.unpaid(self.deal)
-        unpaid = [number for number in missing if number != besides]
-        if not unpaid:
-            return []
-        found = self._client.mine(self.deal.task)["receipt"]
-        number = found["receipt"].get("round") if found else None
-        if number in unpaid:
-            own = next(each for each in deals.answered(self.deal) if each.round == number)
-            self._client.check_receipt(
-                self.deal,
-                found,
-                round=number,
-                answered=(paid + 1, paid + len(missing)),
-                vector_hash=own.hash,
-                query=own.query,
-            )
-            deals.keep_receipt(self.deal, number, found)
-            unpaid.remove(number)
-        return unpaid
-
-    def _ask_device(self, query: Query) -> bytes:
-        """Return the device's own answer: charged, drawn and stored, or the one that was."""
-        if self._device is None:
-            deal, owner = self.deal, self._owner
-            card, terms = deal.card, deal.agreed
-            self._device = Device(
-                terms,
-                model_named(card.model, features=card.features, classes=card.classes),
-                lambda: owner.records(deal),
-                owner.guard,
-                noise=owner.noise([terms]),
-                form=owner.settings.answers,
-            )
-        return self._device.answer(
-            terms=self.deal.agreed.digest,
-            round=query.round,
-            parameters=query.model,
-            before_charge=lambda: _in_time(query),
-        )
+    def _own_answering(self) -> Answering:
+        """Return the one that knows the device, and with it the records, once they were read."""
+        if self._answering is None:
+            self._answering = Answering(self.deal, self._client, self._owner)
+        return self._answering
 
     # the end
 
     def _end(self, state: str) -> None:
         if self.deal.state == "signed":
             try:
-                self._unpaid()
+                self._own_answering().unpaid()
             except Refused as refusal:
                 self._owner.deals.refused(self.deal, None, refusal)
         self._close()
@@ -395,11 +348,6 @@ class Following:
         self._owner.stop.wait(seconds)
 
 
-def _in_time(query: Query) -> None:
-    """Refuse a round that has ended: its answer would bring nothing."""
-    if time.monotonic() > query.ends:
-        raise Refused("late", f"round {query.round} ended before its answer could be drawn")
-
-
-def _backoff_s(first_s: float, times: int) -> float:
+def backoff_s(first_s: float, times: int) -> float:
+    """Return how long to wait after something has failed so many times in a row."""
     return min(_PAUSE_MAX_S, first_s * 2.0 ** min(times, 60))

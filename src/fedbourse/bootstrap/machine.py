@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
 from fedbourse.web.settings import Settings
-from fedbourse.wire.connection import loopback
+from fedbourse.wire.address import loopback
 
 if TYPE_CHECKING:
     import asyncio

@@ -152,7 +152,7 @@ def run(
 
 
 def _documents(agent: Agent, names: set[str]) -> list[dict[str, Any]]:
-    entries = [entry for entry in agent.deals.entries() if entry.deal.name in names]
+    entries = [entry for entry in agent.ledger().entries if entry.deal.name in names]
     return [deal_document(agent, entry) for entry in entries]
 
 

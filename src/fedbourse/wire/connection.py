@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
-from urllib.parse import urlsplit
 
 from fedbourse import errors
 from fedbourse.errors import (
     FedbourseError,
-    InvalidFile,
     InvalidInput,
     NotSignedIn,
     Refused,
     Unreachable,
 )
+from fedbourse.wire.address import certificates, market_address
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.json_body import read_json
 from fedbourse.wire.keys import verified
@@ -59,20 +57,6 @@ class Fetched:
     content: bytes
 
 
-def loopback(host: str) -> bool:
-    """Say whether a host is this machine.
-
-    >>> loopback("127.0.0.1"), loopback("market.example")
-    (True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Connection:
     """A connection to one market, by one caller: with a token, with a device's key, or neither.
 
@@ -99,13 +83,15 @@ class Connection:
             raise InvalidInput("a connection has a token or a key; found both")
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
             raise InvalidInput("a token is one word of visible characters; found something else")
-        self.server_url = _checked(server_url)
+        self.server_url = market_address(server_url)
         self._token, self._key, self._market_key = token, key, market_key
         self._timeout_s, self._sleep, self._now_ms = timeout_s, sleep, now_ms
         secure = self.server_url.startswith("https:")
         self._client = httpx2.Client(
             base_url=self.server_url,
-            verify=_trust(ca_file) if secure else False,  # http:// needs no certificates at all
+            verify=certificates(ca_file)
+            if secure
+            else False,  # http:// needs no certificates at all
             # A proxy named by the environment would be shown what plain HTTP to this machine says.
             trust_env=secure,
             timeout=timeout_s,
@@ -376,34 +362,3 @@ def _write_headers(content_type: str, idempotency_key: str) -> dict[str, str]:
 def _pause_s(attempt: int) -> float:
     # Spread, so that many devices do not come back at the same moment.
     return min(0.1 * 2.0**attempt, 5.0) * (0.5 + secrets.randbelow(1000) / 1000)
-
-
-def _checked(server_url: str) -> str:
-    """Return a market's address without a slash at its end."""
-    try:
-        parts = urlsplit(server_url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    bare = not (parts.query or parts.fragment or parts.path.strip("/") or "@" in parts.netloc)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not bare or port == 0:
-        raise InvalidInput(
-            f"a market's address is https://HOST or https://HOST:PORT; found {server_url!r:.80}"
-        )
-    if parts.scheme == "http" and not loopback(parts.hostname):
-        raise InvalidInput(
-            f"http:// is for this machine only, and {parts.hostname:.60} is another one; "
-            "use https://"
-        )
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _trust(ca_file: str | None) -> Any:
-    import ssl
-
-    if ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidFile(f"{ca_file} holds no certificates that can be read: {error}") from None
