@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse import InvalidGame, NoEquilibrium, Support, equilibrium, regret, tolerance
-from fedbourse.game.equilibrium import _linear_profile
+from fedbourse.game.profile import linear_equilibrium
 from oracles import COSTS, algorithm_2, brute_force_regret, exact_shares
 from strategies import all_values, near_ties, plain_values, rewards
 
@@ -128,10 +128,10 @@ def test_an_outsider_who_would_gain_spoils_the_certificate() -> None:
     support.add([1.0, 1.2, 9.0])
     found = support.participants()
     assert found.cheapest_outsider == 9.0
-    _linear_profile(found, 1.0, 1.0 / found.threshold.tau, None)
+    assert linear_equilibrium(found, reward=1.0).regret < 1e-20
     planted = replace(found, cheapest_outsider=found.threshold.tau * 0.9)
     with pytest.raises(NoEquilibrium, match="would gain"):
-        _linear_profile(planted, 1.0, 1.0 / found.threshold.tau, None)
+        linear_equilibrium(planted, reward=1.0).regret  # noqa: B018
 
 
 def test_the_tolerance_is_a_billionth_of_the_reward_over_the_participants_squared() -> None:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse import InvalidGame, Support, linear_equilibrium
-from fedbourse.game import spans, support, threshold
+from fedbourse import InvalidGame, Support
+from fedbourse.game import scan, spans, support, threshold
 from oracles import exact_shares
 from strategies import all_values
 
@@ -20,6 +20,10 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(support, "SAMPLE", 8)
     monkeypatch.setattr(threshold, "BLOCK", 16)
     monkeypatch.setattr(threshold, "SMALL", 4)
+    monkeypatch.setattr(scan, "BLOCK", 16)
+    monkeypatch.setattr(scan, "SMALL", 16)
+    monkeypatch.setattr(scan, "CROWD", 4)
+    monkeypatch.setattr(scan, "SAMPLE", 64)
 
 
 def shapes(n: int) -> dict[str, np.ndarray]:
@@ -43,7 +47,7 @@ def shapes(n: int) -> dict[str, np.ndarray]:
 def solved(values: np.ndarray) -> list[int]:
     found = Support()
     found.add(values)
-    return support.array_of(found.participants().positions).tolist()
+    return found.participants().kept().places.tolist()
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -77,7 +81,7 @@ def test_merging_chunks_in_any_grouping_equals_the_whole(values: list[float], da
         parts[i].merge(parts.pop(i + 1))
     whole = Support()
     whole.add(values)
-    merged, once = (linear_equilibrium(s, reward=1.0) for s in (parts[0], whole))
+    merged, once = (s.result(1.0) for s in (parts[0], whole))
     assert merged.owners == once.owners == len(values)
     assert merged.participants.tolist() == once.participants.tolist()
     assert merged.dense() == pytest.approx(once.dense(), rel=1e-13, abs=0)
@@ -92,7 +96,7 @@ def test_a_stream_of_chunks_equals_the_whole(seed: int, shape: str) -> None:
     stream = Support()
     for chunk in np.array_split(values, 40):
         stream.add(chunk)
-    assert support.array_of(stream.participants().positions).tolist() == solved(values)
+    assert stream.participants().kept().places.tolist() == solved(values)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -119,7 +123,7 @@ def test_positions_go_on_from_chunk_to_chunk() -> None:
     stream = Support(first_position=100)
     stream.add([5.0, 1.0])
     stream.add([9.0, 1.0])
-    assert linear_equilibrium(stream, reward=1.0).participants.tolist() == [101, 103]
+    assert stream.result(1.0).participants.tolist() == [101, 103]
 
 
 def test_integers_and_single_precision_are_read_as_they_are() -> None:
@@ -157,4 +161,4 @@ def test_dense_needs_positions_from_0() -> None:
     late = Support(first_position=10)
     late.add([1.0, 1.0, 2.0])
     with pytest.raises(InvalidGame, match="positions 0 to 2; found position 11"):
-        linear_equilibrium(late, reward=1.0).dense()
+        late.result(1.0).dense()

@@ -12,18 +12,22 @@ from fedbourse.game.discovery import (
     share_at,
 )
 from fedbourse.game.distribution import Distribution, Sample, Uniform
-from fedbourse.game.equilibrium import Equilibrium, equilibrium, linear_equilibrium
+from fedbourse.game.equilibrium import equilibrium
+from fedbourse.game.profile import Equilibrium
 from fedbourse.game.reply import best_response
 from fedbourse.game.reward import Offer, best_reward
 from fedbourse.game.reward_expected import ExpectedOffer
+from fedbourse.game.stream import Chunk, Stream
 from fedbourse.game.support import Support
 from fedbourse.game.training import Training
+from fedbourse.game.what_if import WhatIf, what_if
 
 __all__ = [
     "ACCURACY_MODELS",
     "COSTS",
     "Accuracy",
     "Calibration",
+    "Chunk",
     "Discovered",
     "Discovery",
     "Distribution",
@@ -33,17 +37,19 @@ __all__ = [
     "Offer",
     "PrivacyCost",
     "Sample",
+    "Stream",
     "Support",
     "Training",
     "Uniform",
+    "WhatIf",
     "best_reply_rounds",
     "best_response",
     "best_reward",
     "calibrate",
     "discover",
     "equilibrium",
-    "linear_equilibrium",
     "regret",
     "share_at",
     "tolerance",
+    "what_if",
 ]

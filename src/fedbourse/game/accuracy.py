@@ -37,13 +37,28 @@ class Quality:
     """d elasticity / d log scale."""
 
 
-def _mean_log(precisions: FloatArray, over: FloatArray) -> Quality:
+@dataclass(frozen=True)
+class _Answers:
+    """The precisions of those who take part, along the last axis, and of how many owners each."""
+
+    precisions: FloatArray
+    weights: FloatArray | None
+    count: FloatArray
+    owners: int
+
+    def sum(self, numbers: FloatArray) -> FloatArray:
+        """Sum over all who take part."""
+        summed: FloatArray = numbers.sum(-1) if self.weights is None else numbers @ self.weights
+        return summed
+
+
+def _mean_log(answers: _Answers, over: FloatArray) -> Quality:
     """Return exp(-sum of log(1 + 1/y) / over): the geometric mean of y/(1 + y)."""
-    part = 1.0 / (1.0 + precisions)
+    part = 1.0 / (1.0 + answers.precisions)
     return Quality(
-        log=-np.log1p(1.0 / precisions).sum(-1) / over,
-        elasticity=part.sum(-1) / over,
-        slope=-(part * (1.0 - part)).sum(-1) / over,
+        log=-answers.sum(np.log1p(1.0 / answers.precisions)) / over,
+        elasticity=answers.sum(part) / over,
+        slope=-answers.sum(part * (1.0 - part)) / over,
     )
 
 
@@ -53,23 +68,24 @@ def _one_noise(noise: FloatArray) -> Quality:
     return Quality(log=-np.log1p(noise), elasticity=part, slope=-part * (1.0 - part))
 
 
-def _paper(precisions: FloatArray, count: FloatArray, owners: int) -> Quality:
-    return _mean_log(precisions, count)
+def _paper(answers: _Answers) -> Quality:
+    return _mean_log(answers, answers.count)
 
 
-def _population(precisions: FloatArray, count: FloatArray, owners: int) -> Quality:
-    return _mean_log(precisions, np.full_like(count, owners))
+def _population(answers: _Answers) -> Quality:
+    return _mean_log(answers, np.full_like(answers.count, answers.owners))
 
 
-def _averaged(precisions: FloatArray, count: FloatArray, owners: int) -> Quality:
-    return _one_noise((1.0 / precisions).sum(-1) / count**2)
+def _averaged(answers: _Answers) -> Quality:
+    return _one_noise(answers.sum(1.0 / answers.precisions) / answers.count**2)
 
 
-def _precision(precisions: FloatArray, count: FloatArray, owners: int) -> Quality:
-    return _one_noise(1.0 / np.where(np.isinf(precisions), 0.0, precisions).sum(-1))
+def _precision(answers: _Answers) -> Quality:
+    present = np.where(np.isinf(answers.precisions), 0.0, answers.precisions)
+    return _one_noise(1.0 / answers.sum(present))
 
 
-_QUALITIES: dict[str, Callable[[FloatArray, FloatArray, int], Quality]] = {
+_QUALITIES: dict[str, Callable[[_Answers], Quality]] = {
     "paper": _paper,
     "population": _population,
     "averaged": _averaged,
@@ -114,18 +130,27 @@ class Accuracy:
         """Say whether the quality is 1 / (1 + noise) with a noise that falls as 1 / scale."""
         return self.model in ("averaged", "precision")
 
-    def quality(self, precisions: FloatArray, count: IntArray, owners: int) -> Quality:
-        """Return the quality along the last axis; absent owners carry an infinite precision."""
-        with np.errstate(divide="ignore", over="ignore"):
-            return _QUALITIES[self.model](
-                precisions / self.noise, np.asarray(count, np.float64), owners
-            )
+    def quality(
+        self,
+        precisions: FloatArray,
+        count: IntArray | FloatArray,
+        owners: int,
+        weights: FloatArray | None = None,
+    ) -> Quality:
+        """Return the quality along the last axis; absent owners carry an infinite precision.
 
-    def of(self, precisions: FloatArray, owners: int) -> float:
+        ``weights`` says how many owners each precision stands for, if not one.
+        """
+        answers = _Answers(precisions / self.noise, weights, np.asarray(count, np.float64), owners)
+        with np.errstate(divide="ignore", over="ignore"):
+            return _QUALITIES[self.model](answers)
+
+    def of(self, precisions: FloatArray, owners: int, weights: FloatArray | None = None) -> float:
         """Return the accuracy that these participants' precisions buy."""
         if not len(precisions):
             return self.chance
-        found = self.quality(precisions, np.array(len(precisions)), owners)
+        count = len(precisions) if weights is None else weights.sum()
+        found = self.quality(precisions, np.array(count), owners, weights)
         return self.chance + self.range * math.exp(float(found.log))
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.costs import Cost, Exponential, Linear
 from fedbourse.game.entry import equilibrium_with_entry
-from fedbourse.game.equilibrium import Equilibrium, equilibrium
+from fedbourse.game.equilibrium import equilibrium
+from fedbourse.game.nodes import FEW, budget_nodes
 from fedbourse.game.reward_search import Probe
 from fedbourse.game.rules import Game, PayFor
 from fedbourse.game.shares import equilibrium_budgets, equilibrium_total
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from fedbourse.game.accuracy import Accuracy
     from fedbourse.game.columns import FloatArray, IntArray
+    from fedbourse.game.profile import Equilibrium
     from fedbourse.game.training import Training
 
 
@@ -62,9 +64,13 @@ class Buyer:
         self.training.check_owners(found.owners)
         return found
 
-    def precisions(self, found: Equilibrium) -> FloatArray:
-        """Return the precision of each participant's answers."""
-        return self.training.precisions(found.budgets, found.participants)
+    def precisions(self, found: Equilibrium) -> tuple[FloatArray, FloatArray | None]:
+        """Return the precision of participants' answers, and of how many each, if not of one."""
+        factor = self.training.noise_factor
+        if found.count <= FEW or not isinstance(factor, float):
+            return self.training.precisions(found.budgets, found.participants), None
+        budgets, owners = budget_nodes(found)
+        return budgets / factor, owners
 
     def prober(self, values: object) -> Callable[[float], Probe]:
         """Return the buyer's utility as a function of the reward, stage two solved at each.
@@ -101,14 +107,17 @@ class Buyer:
             precisions = self.training.precisions(
                 budgets[inside] / game.units[inside], able[inside]
             )
-            return Probe(reward, self.utility(precisions, owners, reward), inside.tobytes())
+            utility = self.utility(precisions, None, owners, reward)
+            return Probe(reward, utility, inside.tobytes())
 
         return probe
 
-    def utility(self, precisions: FloatArray, owners: int, reward: float) -> float:
+    def utility(
+        self, precisions: FloatArray, weights: FloatArray | None, owners: int, reward: float
+    ) -> float:
         """Return the worth of the model less what was paid; with nobody to pay, nothing is."""
         paid = reward if len(precisions) else 0.0
-        return self.weight * self.accuracy.of(precisions, owners) - paid
+        return self.weight * self.accuracy.of(precisions, owners, weights) - paid
 
 
 def _who_may_take_part(game: Game) -> IntArray:

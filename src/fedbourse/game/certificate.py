@@ -93,7 +93,13 @@ def regrets(game: Game, budgets: FloatArray) -> FloatArray:
         raise InvalidGame("budgets must sum to a finite number; found inf")
     if total == 0:  # against silence the smallest budget takes the whole reward
         return np.maximum(0.0, game.reward - game.entry)
-    others = _others(budgets, total)
+    return regrets_against(game, budgets, _others(budgets, total), total)
+
+
+def regrets_against(
+    game: Game, budgets: FloatArray, others: FloatArray, total: float
+) -> FloatArray:
+    """Return the same for some of the owners, given each one's sum of all others' budgets."""
     with np.errstate(all="ignore"):
         if isinstance(game.cost, Linear) and not game.capped:
             gain = _linear_gain(game.values, budgets, others, total, game.reward)

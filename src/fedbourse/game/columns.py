@@ -59,12 +59,32 @@ def per_owner(name: str, data: object, owners: int, *, infinite: bool = False) -
 
 
 def refuse_first(
-    name: str, array: npt.NDArray[Any], wrong: BoolArray, wanted: str, start: int = 0
+    name: str,
+    array: npt.NDArray[Any],
+    wrong: BoolArray,
+    wanted: str,
+    *,
+    start: int = 0,
+    where: str = "",
 ) -> None:
     """Raise ``InvalidGame`` for the first place where ``wrong`` is true, if there is one."""
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidGame(f"{name}[{start + i}] must be {wanted}; found {array[i]}")
+        raise InvalidGame(f"{name}[{start + i}]{where} must be {wanted}; found {array[i]}")
+
+
+# Read as integers, the bits of positive finite doubles lie below those of infinity, and those of
+# NaN and of every negative number (-0.0 too) above them: one maximum finds them all.
+_INFINITY_BITS = np.float64(np.inf).view(np.uint64)
+
+
+def refuse_bad_bits(name: str, block: FloatArray, start: int, where: str = "") -> float:
+    """Return the largest number of a block, every one of which is finite and at least 0."""
+    top = block.view(np.uint64).max()
+    if top >= _INFINITY_BITS:
+        wrong = ~((block > 0) & np.isfinite(block))
+        refuse_first(name, block, wrong, "a finite number above 0", start=start, where=where)
+    return float(top.view(np.float64))
 
 
 def _as_array(name: str, data: object) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from fedbourse.game.buyer import Buyer
 from fedbourse.game.columns import column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.distribution import Distribution
-from fedbourse.game.equilibrium import Equilibrium, nobody
+from fedbourse.game.profile import Equilibrium, nobody
 from fedbourse.game.reward_concave import best_rewards
 from fedbourse.game.reward_expected import ExpectedOffer, expected_offer
 from fedbourse.game.reward_search import Probe, best_by_search
@@ -125,9 +125,11 @@ def best_reward(
 
 def _scaled(buyer: Buyer, values: object) -> Offer:
     unit = buyer.equilibrium(values, 1.0)
+    precisions, weights = buyer.precisions(unit)
     rewards, first_unit = best_rewards(
-        buyer.precisions(unit)[None, :],
-        np.array([len(unit.participants)]),
+        precisions[None, :],
+        np.array([unit.count]),
+        weights=weights,
         owners=unit.owners,
         accuracy=buyer.accuracy,
         weight=buyer.weight,
@@ -136,7 +138,8 @@ def _scaled(buyer: Buyer, values: object) -> Offer:
     closed = buyer.accuracy.sums_noise and buyer.scaling == 1.0
     method = "closed form" if closed else "Newton's method on a concave utility"
     if rewards[0] > 0:
-        return _offer(buyer, buyer.equilibrium(values, float(rewards[0])), method)
+        best = float(rewards[0])
+        return _offer(buyer, unit.at(best) or buyer.equilibrium(values, best), method)
     reason = (
         f"no reward pays: from a reward of 0 on, the worth of the model (weight {buyer.weight:g} "
         f"times accuracy) grows by {first_unit[0]:.4g} per unit of reward, less than 1"
@@ -175,7 +178,7 @@ def _near(buyer: Buyer, values: object, best: Probe, method: str) -> Offer:
 
 
 def _offer(buyer: Buyer, found: Equilibrium, method: str, reason: str = "") -> Offer:
-    precisions = buyer.precisions(found)
-    accuracy = buyer.accuracy.of(precisions, found.owners)
-    utility = buyer.utility(precisions, found.owners, found.reward)
+    precisions, weights = buyer.precisions(found)
+    accuracy = buyer.accuracy.of(precisions, found.owners, weights)
+    utility = buyer.utility(precisions, weights, found.owners, found.reward)
     return Offer(found.reward, utility, accuracy, found, method, reason)

@@ -31,10 +31,12 @@ def best_rewards(
     accuracy: Accuracy,
     weight: float,
     degree: float,
+    weights: FloatArray | None = None,
     together: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best reward for each row of precisions (those at R = 1), and the marginal value
     of the first unit of reward; with ``together``, the one reward that is best on average.
+    ``weights`` says how many owners each precision stands for, if not one.
 
     Where that marginal value is not above 1, no reward pays and the best is 0.
     """
@@ -42,7 +44,7 @@ def best_rewards(
 
     def log_value(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return ln(quality * elasticity) and its derivative at ln w = x."""
-        found = accuracy.quality(unit_precisions * np.exp(x)[:, None], counts, owners)
+        found = accuracy.quality(unit_precisions * np.exp(x)[:, None], counts, owners, weights)
         with np.errstate(divide="ignore"):
             log, slope = (
                 found.log + np.log(found.elasticity),
@@ -63,7 +65,7 @@ def best_rewards(
     rows = 1 if together else len(unit_precisions)
     first_unit = np.exp(np.minimum(excess(np.full(rows, _LOWEST))[0], 700.0))
     if accuracy.sums_noise and degree == 1.0 and not together:
-        noise = np.expm1(-accuracy.quality(unit_precisions, counts, owners).log)
+        noise = np.expm1(-accuracy.quality(unit_precisions, counts, owners, weights).log)
         return np.maximum(0.0, np.sqrt(gain * noise) - noise), first_unit
 
     high = np.full(rows, np.log(gain / (4.0 * degree)) / degree)

@@ -130,7 +130,8 @@ def _unit_precisions(buyer: Buyer, table: FloatArray) -> Iterator[tuple[FloatArr
         return
     for row in table:
         one = buyer.equilibrium(row, 1.0)
-        yield buyer.precisions(one)[None, :], np.array([len(one.participants)])
+        precisions = buyer.training.precisions(one.budgets, one.participants)
+        yield precisions[None, :], np.array([one.count])
 
 
 def _searched(buyer: Buyer, games: Iterator[FloatArray]) -> tuple[float, FloatArray, IntArray]:

@@ -1,199 +1,293 @@
-"""The linear game's participants from one pass over any number of owners, without a sort.
+"""The linear game's participants from one reading of any number of owners, mergeable.
 
 Adding owners can only lower the threshold: whoever stays out of a subset's equilibrium stays out of
 the whole one. So the participants of a union are the participants of the parts' participants put
 together: a summary that can be merged in any order, grouping and number of machines, and holds only
 those who may still take part.
 
-One pass: a small sample gives a first bound; blocks stream through the cache, and only values below
-the bound are kept; when what is kept has doubled, its own threshold is the next bound, and whoever
-it keeps out, decided exactly, is dropped.
+One reading: blocks stream through the cache, and only values below a bound are kept; when what is
+kept has doubled, its own threshold is the next bound, and whoever it keeps out is dropped. Where
+more than ``KEPT`` owners may take part, the fullest cells of values become crowds (see ``crowd``),
+so that memory stays bounded; their names are given up, and all decisions stay exact.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game.columns import BoolArray, FloatArray, IntArray, column, refuse_first
+from fedbourse.game.columns import FloatArray, IntArray, column, refuse_bad_bits
+from fedbourse.game.crowd import Crowd, Mixed, Split, cell_of, empty_crowd
+from fedbourse.game.participants import (
+    Kept,
+    Participants,
+    least,
+    place_of,
+    row_of,
+    source_of,
+    together,
+)
 from fedbourse.game.rules import too_few
 from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
-from fedbourse.game.threshold import SLACK, Threshold, if_everybody_joins, threshold
+from fedbourse.game.threshold import SLACK, threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from fedbourse.game.profile import Equilibrium
+
 SAMPLE = 1 << 14
-
-# Read as integers, the bits of positive finite doubles lie below those of infinity, and those of
-# NaN and of every negative number (-0.0 too) above them: one maximum finds them all.
-_INFINITY_BITS = np.float64(np.inf).view(np.uint64)
-
-
-@dataclass(frozen=True)
-class Participants:
-    """The linear game's participants and the threshold that made them so."""
-
-    positions: IntArray | range
-    values: FloatArray
-    threshold: Threshold
-    cheapest_outsider: float
-    """No owner who stays out has a value below this (infinite where everybody takes part)."""
+KEPT = 1 << 22
+"""How many owners a support keeps one by one: some 64 MB."""
 
 
 class Support:
-    """Those owners of a linear game who may still take part; grows and merges."""
+    """Those owners of a linear game who may still take part; grows and merges.
+
+    >>> support = Support()
+    >>> support.add([1.0, 5.0])
+    >>> support.add([1.0, 2.0])
+    >>> found = support.result(reward=8.0)
+    >>> found.participants, found.budgets
+    (array([0, 2]), array([2., 2.]))
+    """
 
     def __init__(self, *, first_position: int = 0) -> None:
-        """Start with nobody; the first owner added gets the position ``first_position``."""
+        """Start with nobody; the first owner added without a source has this position."""
         self.owners = 0
-        self._next = first_position
+        self._rows = {"": first_position}
+        """How many rows each source had so far."""
         self._bound = math.inf
         self._outsider = math.inf
-        self._largest = 0.0
-        self._kept: list[_Kept] = []
+        self._kept: list[Kept] = []
+        self._crowds: dict[int, Crowd] = {}
         self._prune_above = 4 * SAMPLE
 
-    def add(self, values: object) -> None:
-        """Add a column of owners' values; positions go on from those added before."""
+    def add(self, values: object, *, names: object = None, source: str = "") -> None:
+        """Add a column of owners' values.
+
+        ``names`` says what these owners are called. Otherwise they are known by their rows, which
+        go on from those of the same ``source`` that were added before.
+        """
         data = column("values", values)
+        called = _names_of(names, len(data))
+        row = self._rows.setdefault(source, 0)
+        first = place_of(self._number(source), row)
         self._bound = min(self._bound, _bound_by_sample(data))
         room = np.empty(len(data))  # pages that are never written cost nothing
 
         def work(start: int, stop: int) -> _Scan:
-            return _Scan(data, room[start:stop], self._bound).run(start, stop, self._next)
+            scan = _Scan(data, room[start:stop], self._bound, _where(source))
+            return scan.run(start, stop, row)
 
         scans = on_every_core(work, len(data))
-        if sum(scan.kept for scan in scans) == len(data):
-            self._kept.append(_Kept(room, range(self._next, self._next + len(data))))
-        else:
-            self._kept += [scan.result() for scan in scans]
         self._bound = min([self._bound, *(scan.bound for scan in scans)])
         self._outsider = min([self._outsider, *(scan.outsider for scan in scans)])
-        self._largest = max([self._largest, *(scan.largest for scan in scans)])
         self.owners += len(data)
-        self._next += len(data)
-        self._prune_if_doubled()
+        self._rows[source] += len(data)
+        self._take([scan.result(first - row, called) for scan in scans])
 
     def merge(self, other: Support) -> None:
-        """Take over another summary's owners; positions stay as they are."""
+        """Take over another summary's owners; rows, sources and names stay as they are."""
         if other is self:
             raise InvalidGame(
                 "a support cannot be merged with itself: its owners would count twice"
             )
-        self._kept += other._kept
+        for source, rows in other._rows.items():
+            self._rows[source] = max(self._rows.get(source, 0), rows)
+        numbers = np.array([self._number(source) for source in other._rows])
+        moved = [
+            replace(kept, places=place_of(numbers[source_of(kept.places)], row_of(kept.places)))
+            for kept in other._kept
+        ]
         self._bound = min(self._bound, other._bound)
         self._outsider = min(self._outsider, other._outsider)
-        self._largest = max(self._largest, other._largest)
         self.owners += other.owners
-        self._next = max(self._next, other._next)
-        self._prune_if_doubled()
+        for first, crowd in other._crowds.items():
+            mine = self._crowds.get(first)
+            self._crowds[first] = crowd if mine is None else mine.merged(crowd)
+        own, self._kept = self._kept, []
+        self._take([*own, *moved])
+
+    def result(self, reward: float) -> Equilibrium:
+        """Return the equilibrium of all owners added, for the linear cost."""
+        from fedbourse.game.profile import linear_equilibrium
+
+        return linear_equilibrium(self.participants(), reward=reward)
 
     def participants(self) -> Participants:
         """Return who takes part, decided strictly: an owner at the threshold stays out."""
         if self.owners < 2:
             raise InvalidGame(too_few(self.owners))
-        kept, found = self._collect(), None
-        if len(kept.values) == self.owners:  # nobody was ever dropped
-            found = if_everybody_joins(kept.values, self._largest)
-        found = found or _threshold_of(kept)
-        if found.count == self.owners:
-            return Participants(kept.positions, kept.values, found, math.inf)
-        kept, outsider = kept.without_outsiders(found)
-        outsider = min(outsider, self._outsider, self._bound)
-        return Participants(kept.positions, kept.values, found, outsider)
-
-    def _collect(self) -> _Kept:
-        """Return all that is kept as one column, in the order of positions."""
-        if len(self._kept) > 1:
-            values = np.concatenate([kept.values for kept in self._kept])
-            positions = np.concatenate([array_of(kept.positions) for kept in self._kept])
-            if (np.diff(positions) < 0).any():  # merged out of order
-                queue = np.argsort(positions)
-                values, positions = values[queue], positions[queue]
-            if (np.diff(positions) == 0).any():
-                twice = int(positions[np.argmin(np.diff(positions))])
-                raise InvalidGame(f"position {twice} was added twice: give parts a first_position")
-            self._kept = [_Kept(values, positions)]
-        return self._kept[0]
-
-    def _prune_if_doubled(self) -> None:
-        size = sum(len(kept.values) for kept in self._kept)
-        if len(self._kept) == 1 or size <= self._prune_above:
-            return
         kept = self._collect()
-        found = _threshold_of(kept)
-        kept, outsider = kept.without_outsiders(found)
-        self._kept, self._outsider = [kept], min(self._outsider, outsider)
-        self._bound = min(self._bound, found.tau * (1 + SLACK))
-        self._prune_above = 2 * max(len(self._kept[0].values), 2 * SAMPLE)
+        self._refuse_zero(kept)
+        if (asked := self.in_question()) is not None:
+            raise InvalidGame(
+                f"some of {asked.count} owners with values from {asked.least:.17g} to "
+                f"{asked.largest:.17g} take part, which one reading cannot tell: give "
+                "equilibrium() a source that can be read again"
+            )
+        found = self._mixed().threshold() if self._crowds else threshold(kept.values)
+        inside = kept.values <= found.dearest
+        beyond = [crowd.least for crowd in self._crowds.values() if crowd.least > found.dearest]
+        outsiders = [self._outsider, self._bound, least(chosen(kept.values, ~inside)), *beyond]
+        return Participants(
+            owners=self.owners,
+            threshold=found,
+            cheapest_outsider=math.inf if found.count == self.owners else min(outsiders),
+            kept=too_many if len(beyond) < len(self._crowds) else partial(kept.only, inside),
+            sources=dict(self._rows),
+        )
 
+    def in_question(self) -> Crowd | None:
+        """Return the crowd of which some owners take part and some do not, if there is one.
 
-def array_of(positions: IntArray | range) -> IntArray:
-    """Write a range of positions out as an array."""
-    if isinstance(positions, range):
-        return np.arange(positions.start, positions.stop, dtype=np.int64)
-    return positions
+        Only another reading of all owners can tell which.
+        """
+        return self._mixed().undecided() if self._crowds else None
 
+    def split(self, counted: Split) -> None:
+        """Replace the crowd in question by what another reading has found."""
+        crowd = self._crowds.pop(counted.crowd.first)
+        parts = counted.parts(self._mixed(crowd).joins)
+        self._crowds |= {part.first: part for part in parts}
+        above = math.nextafter(parts[-1].largest, math.inf) if parts else crowd.least
+        self._outsider = min(self._outsider, above)
 
-@dataclass(frozen=True)
-class _Kept:
-    values: FloatArray
-    positions: IntArray | range
+    @property
+    def crowded(self) -> bool:
+        """Say whether some owners are held as crowds, not one by one."""
+        return bool(self._crowds)
 
-    def only(self, inside: BoolArray) -> _Kept:
-        where = np.flatnonzero(inside)
-        if isinstance(self.positions, range):
-            return _Kept(self.values.take(where), where + self.positions.start)
-        return _Kept(self.values.take(where), self.positions.take(where))
+    def _number(self, source: str) -> int:
+        return list(self._rows).index(source)
 
-    def without_outsiders(self, found: Threshold) -> tuple[_Kept, float]:
-        """Return who takes part in the equilibrium of these alone, and the cheapest other."""
-        inside = self.values <= found.dearest
-        outsiders = chosen(self.values, ~inside)
-        return self.only(inside), float(outsiders.min()) if len(outsiders) else math.inf
+    def _row(self, place: np.int64) -> tuple[int, str]:
+        """Return an owner's row, and in words where rows are counted."""
+        return int(row_of(place)), _where(list(self._rows)[source_of(place)])
+
+    def _mixed(self, besides: Crowd | None = None) -> Mixed:
+        crowds = list(self._crowds.values())
+        least = [crowd.least for crowd in (*crowds, *([besides] if besides else []))]
+        return Mixed(self._collect().values, crowds, cheapest_crowd=min(least, default=math.inf))
+
+    def _collect(self) -> Kept:
+        """Return all that is kept one by one, in the order of places."""
+        if len(self._kept) > 1:
+            kept = together(self._kept)
+            steps = np.diff(kept.places)
+            if (steps < 0).any():  # merged out of order
+                queue = np.argsort(kept.places)
+                names = None if kept.names is None else kept.names[queue]
+                kept = Kept(kept.values[queue], kept.places[queue], names)
+                steps = np.diff(kept.places)
+            if (steps == 0).any():
+                row, where = self._row(kept.places[np.argmin(steps)])
+                raise InvalidGame(
+                    f"position {row}{where} was added twice: give parts a first_position, or a "
+                    "source each"
+                )
+            self._kept = [kept]
+        return self._kept[0] if self._kept else together([])
+
+    def _take(self, pieces: list[Kept]) -> None:
+        """Keep more owners, one by one or in their crowds, and drop whoever is out by now."""
+        for first in self._crowds:
+            for i, piece in enumerate(pieces):
+                inside = self._crowds[first].contains(piece.values)
+                if inside.any():
+                    members = piece.values[inside]
+                    self._crowds[first] = self._crowds[first].joined_by(members)
+                    pieces[i] = piece.only(~inside)
+        self._kept += [piece for piece in pieces if len(piece.values)]
+        size = sum(len(kept.values) for kept in self._kept)
+        if len(self._kept) > 1 and size > self._prune_above:
+            self._prune()
+            self._prune_above = 2 * max(len(self._collect().values), 2 * SAMPLE)
+
+    def _prune(self) -> None:
+        """Lower the bound to the threshold of what is kept, and drop whoever lies above."""
+        kept = self._collect()
+        self._refuse_zero(kept)
+        if self._crowds:
+            mixed = self._mixed()
+            self._bound = min(self._bound, mixed.bound())
+            out = [crowd for crowd in mixed.crowds if crowd.least > self._bound]
+            for crowd in out:
+                del self._crowds[crowd.first]
+                self._outsider = min(self._outsider, crowd.least)
+            inside = kept.values <= self._bound
+        else:
+            found = threshold(kept.values)
+            self._bound = min(self._bound, found.tau * (1 + SLACK))
+            inside = kept.values <= found.dearest
+        self._outsider = min(self._outsider, least(chosen(kept.values, ~inside)))
+        kept = kept.only(inside)
+        self._kept = [self._crowded(kept) if len(kept.values) > KEPT else kept]
+
+    def _crowded(self, kept: Kept) -> Kept:
+        """Turn the fullest cells into crowds until half of what may be kept is left."""
+        cells, of_owner, counts = np.unique(
+            cell_of(kept.values), return_inverse=True, return_counts=True
+        )
+        fullest = np.argsort(-counts, kind="stable")
+        left = len(kept.values) - np.cumsum(counts[fullest])
+        chosen_cells = fullest[: int(np.argmax(left <= KEPT // 2)) + 1]
+        inside = np.isin(of_owner, chosen_cells)
+        for cell in chosen_cells:
+            crowd = empty_crowd(int(cells[cell]))
+            self._crowds[crowd.first] = crowd.joined_by(kept.values[of_owner == cell])
+        return kept.only(~inside)
+
+    def _refuse_zero(self, kept: Kept) -> None:
+        """Refuse a value of 0: nobody with one is ever dropped."""
+        if least(kept.values) == 0:
+            row, where = self._row(kept.places[int(np.argmin(kept.values))])
+            raise InvalidGame(f"values[{row}]{where} must be a finite number above 0; found 0.0")
 
 
 class _Scan:
     """One core's walk over a span of the data, block by block."""
 
-    def __init__(self, data: npt.NDArray[Any], room: FloatArray, bound: float) -> None:
+    def __init__(self, data: npt.NDArray[Any], room: FloatArray, bound: float, where: str) -> None:
         self.data, self.room, self.bound, self.outsider = data, room, bound, math.inf
         self.kept, self.total, self.largest = 0, 0.0, 0.0
-        self.positions: list[IntArray | range] = []
+        self.rows: list[IntArray] = []
         self.prune_above = 4 * SAMPLE
+        self._where = where
         self._mask = np.empty(BLOCK, np.bool_)
 
-    def run(self, start: int, stop: int, offset: int) -> _Scan:
+    def run(self, start: int, stop: int, first_row: int) -> _Scan:
+        self.first_row = first_row
         for low, high in blocks(start, stop):
             block = np.ascontiguousarray(self.data[low:high], dtype=np.float64)
-            top = block.view(np.uint64).max()
-            if top >= _INFINITY_BITS:
-                wrong = ~((block > 0) & np.isfinite(block))
-                refuse_first("values", block, wrong, "a finite number above 0", offset + low)
+            top = refuse_bad_bits("values", block, first_row + low, self._where)
             inside = np.less_equal(block, self.bound, out=self._mask[: high - low])
             count = int(np.count_nonzero(inside))
             if count == len(block):
-                self._keep(block, range(offset + low, offset + high), float(top.view(np.float64)))
+                self._keep(block, np.arange(first_row + low, first_row + high), top)
             elif count:
                 where = np.flatnonzero(inside)
                 found = block.take(where)
-                self._keep(found, where + (offset + low), float(found.max()))
+                self._keep(found, where + (first_row + low), float(found.max()))
             if self.kept > self.prune_above:
                 self._prune()
         return self
 
-    def result(self) -> _Kept:
+    def result(self, to_place: int, names: npt.NDArray[Any] | None) -> Kept:
         """Return what is kept, in memory of its own: the room may be much larger."""
-        return _Kept(self.room[: self.kept].copy(), _joined(self.positions))
+        rows = _joined(self.rows)
+        called = None if names is None else names.take(rows - self.first_row)
+        return Kept(self.room[: self.kept].copy(), rows + to_place, called)
 
-    def _keep(self, values: FloatArray, positions: IntArray | range, largest: float) -> None:
+    def _keep(self, values: FloatArray, rows: IntArray, largest: float) -> None:
         self.room[self.kept : self.kept + len(values)] = values
-        self.positions.append(positions)
+        self.rows.append(rows)
         self.kept += len(values)
         self.total += float(values.sum())
         self.largest = max(self.largest, largest)
@@ -201,14 +295,18 @@ class _Scan:
     def _prune(self) -> None:
         """Lower the bound to the threshold of what is kept, unless that would drop nobody."""
         if self.largest * (self.kept - 1) >= self.total * (1 - SLACK):
-            kept = _Kept(self.room[: self.kept], _joined(self.positions))
-            found = _threshold_of(kept)
-            kept, outsider = kept.without_outsiders(found)
-            self.outsider = min(self.outsider, outsider)
+            values = self.room[: self.kept]
+            found = threshold(values)
+            if not found.cheapest > 0:
+                return  # who keeps all of them will say where
+            inside = values <= found.dearest
+            self.outsider = min(self.outsider, least(chosen(values, ~inside)))
             self.bound = min(self.bound, found.tau * (1 + SLACK))
-            self.kept, self.positions = len(kept.values), [kept.positions]
-            self.room[: self.kept] = kept.values
-            self.total, self.largest = float(kept.values.sum()), float(kept.values.max())
+            self.rows = [chosen(_joined(self.rows), inside)]
+            left = chosen(values, inside)
+            self.kept = len(left)
+            self.room[: self.kept] = left
+            self.total, self.largest = float(left.sum()), float(left.max())
         self.prune_above = 2 * max(self.kept, 2 * SAMPLE)
 
 
@@ -222,16 +320,26 @@ def _bound_by_sample(data: npt.NDArray[Any]) -> float:
     return threshold(sample).tau * (1 + SLACK)
 
 
-def _threshold_of(kept: _Kept) -> Threshold:
-    found = threshold(kept.values)
-    if not found.cheapest > 0:  # zeros are never dropped, so every zero is found here
-        first = int(np.argmin(kept.values))
-        raise InvalidGame(
-            f"values[{kept.positions[first]}] must be a finite number above 0; "
-            f"found {kept.values[first]}"
-        )
+def too_many() -> Kept:
+    """Refuse to list more owners than are kept one by one."""
+    raise InvalidGame(
+        f"more than {KEPT} owners may take part, too many to be listed: ask budgets_of(values), "
+        "chunk by chunk"
+    )
+
+
+def _names_of(names: object, owners: int) -> npt.NDArray[Any] | None:
+    if names is None:
+        return None
+    found = np.asarray(names)
+    if found.shape != (owners,):
+        raise InvalidGame(f"names must hold one for each of {owners} owners; found {found.shape}")
     return found
 
 
-def _joined(pieces: list[IntArray | range]) -> IntArray:
-    return np.concatenate([array_of(piece) for piece in pieces] or [np.empty(0, np.int64)])
+def _where(source: str) -> str:
+    return f" of {source}" if source else ""
+
+
+def _joined(pieces: list[IntArray]) -> IntArray:
+    return np.concatenate(pieces or [np.empty(0, np.int64)])

@@ -18,7 +18,6 @@ drops a participant), and where that is slow, decide the median and drop half.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,39 @@ class Threshold:
 def threshold(values: FloatArray) -> Threshold:
     """Return the threshold of two or more positive, finite values."""
     with np.errstate(over="ignore"):  # sums of huge values may pass for infinite: out, rightly
-        search = _Search(values)
+        first = int(np.argmin(values))
+        cheapest = float(values[first])
+        return climb(
+            Decided(cheapest, 0, cheapest, 0.0, cheapest), [values[:first], values[first + 1 :]]
+        )
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Owners of whom it is known that they take part, as a few numbers."""
+
+    cheapest: float
+    """v_1."""
+    count: int
+    """How many there are besides the cheapest one."""
+    ref: float
+    """A value that none of them exceeds, and no undecided owner falls below."""
+    gap: float
+    """H(ref), the sum of (ref - v) over them."""
+    total: float
+    """The sum of their values, the cheapest one's included."""
+
+    def threshold(self) -> Threshold:
+        """Return the threshold where nobody else takes part."""
+        return Threshold(
+            self.cheapest, self.ref, self.cheapest - self.gap, 1 + self.count, self.total
+        )
+
+
+def climb(decided: Decided, undecided: list[FloatArray]) -> Threshold:
+    """Return the threshold, given those who take part for certain and all who may."""
+    with np.errstate(over="ignore"):
+        search = _Search(decided, undecided)
         while search.size > SMALL:
             if (everybody := search.if_everybody_joins()) is not None:
                 return everybody
@@ -68,36 +99,13 @@ def threshold(values: FloatArray) -> Threshold:
         return search.finish()
 
 
-def if_everybody_joins(values: FloatArray, largest: float) -> Threshold | None:
-    """Return the threshold if it is plain that everybody takes part, the largest value given.
-
-    One walk through memory, where ``threshold`` takes three; None where it must be asked.
-    """
-    found = on_every_core(
-        lambda start, stop: _cheapest_and_gaps(values, largest, start, stop), len(values)
-    )
-    cheapest, gaps = min(least for least, _ in found), sum(gap for _, gap in found)
-    height = gaps - (largest - cheapest)
-    if not (2 * cheapest > largest and height < cheapest * (1 - 1 / 256)):
-        return None  # the cheapest owner's own gap, taken off again, may have cost a digit
-    total = len(values) * largest - gaps
-    return Threshold(cheapest, largest, cheapest - height, len(values), total)
-
-
 class _Search:
-    """The state of the selection: decided owners as three sums, the others as arrays.
+    """The state of the selection: decided owners as a few sums, the others as arrays."""
 
-    Decided (other than the cheapest owner): ``count`` owners of value at most ``ref``, with
-    ``gap`` = sum of (ref - v) = H(ref) and ``total`` = v_1 + sum of v. Undecided: values of at
-    least ref, of which ``largest`` is the largest and ``undecided_total`` the sum.
-    """
-
-    def __init__(self, values: FloatArray) -> None:
-        first, self.largest, total = _survey(values)
-        self.cheapest = float(values[first])
-        self.undecided = [values[:first], values[first + 1 :]]
-        self.undecided_total = total - self.cheapest
-        self.count, self.ref, self.gap, self.total = 0, self.cheapest, 0.0, self.cheapest
+    def __init__(self, decided: Decided, undecided: list[FloatArray]) -> None:
+        self.decided, self.undecided = decided, undecided
+        if self.size > SMALL:
+            self._survey()
 
     @property
     def size(self) -> int:
@@ -106,26 +114,38 @@ class _Search:
     def height(self, value: float, below: list[FloatArray]) -> float:
         """Return H(value), given the undecided owners at or below it."""
         return (
-            self.gap
-            + self.count * (value - self.ref)
+            self.decided.gap
+            + self.decided.count * (value - self.decided.ref)
             + sum(_sum_of_gaps(part, value) for part in below)
         )
 
     def if_everybody_joins(self) -> Threshold | None:
         height = self.height(self.largest, self.undecided)
-        if not height < self.cheapest:
+        if not height < self.decided.cheapest:
             return None
-        return self._found(self.largest, height, self.size, self.undecided_total)
+        return self._joined(self.largest, height, self.size, self.undecided_total).threshold()
 
     def drop_above_tau(self) -> None:
         before = self.size
-        tau = (self.total + self.undecided_total) / (self.count + before)
+        tau = (self.decided.total + self.undecided_total) / (self.decided.count + before)
         kept = np.concatenate([chosen(part, part <= tau * (1 + SLACK)) for part in self.undecided])
         if len(kept) > before // 2:
             kept = self._decide_median(kept)
         self.undecided = [kept]
         if len(kept) > SMALL:
-            _, self.largest, self.undecided_total = _survey(kept)
+            self._survey()
+
+    def finish(self) -> Threshold:
+        """Sort the few undecided owners and walk up while H stays below the cheapest value."""
+        known = self.decided
+        rest = np.sort(np.concatenate(self.undecided))
+        steps = np.diff(rest, prepend=known.ref)
+        heights = known.gap + np.cumsum((known.count + np.arange(len(rest))) * steps)
+        joined = int(np.searchsorted(heights, known.cheapest))
+        if joined == 0:
+            return known.threshold()
+        dearest, height = float(rest[joined - 1]), float(heights[joined - 1])
+        return self._joined(dearest, height, joined, float(rest[:joined].sum())).threshold()
 
     def _decide_median(self, candidates: FloatArray) -> FloatArray:
         """Decide half of the candidates and return the other half."""
@@ -133,72 +153,43 @@ class _Search:
         candidates = np.partition(candidates, middle)
         lower, median, upper = candidates[:middle], float(candidates[middle]), candidates[middle:]
         height = self.height(median, [lower])
-        if not height < self.cheapest:
+        if not height < self.decided.cheapest:
             return chosen(lower, lower < median)
-        self.count += len(lower)
-        self.total += float(lower.sum())
-        self.ref, self.gap = median, height
+        self.decided = self._joined(median, height, len(lower), float(lower.sum()))
         return upper
 
-    def finish(self) -> Threshold:
-        """Sort the few undecided owners and walk up while H stays below the cheapest value."""
-        rest = np.sort(np.concatenate(self.undecided))
-        steps = np.diff(rest, prepend=self.ref)
-        heights = self.gap + np.cumsum((self.count + np.arange(len(rest))) * steps)
-        joined = int(np.searchsorted(heights, self.cheapest))
-        if joined == 0:
-            return self._found(self.ref, self.gap, 0, 0.0)
-        dearest, height = float(rest[joined - 1]), float(heights[joined - 1])
-        return self._found(dearest, height, joined, float(rest[:joined].sum()))
+    def _joined(self, ref: float, gap: float, more: int, more_total: float) -> Decided:
+        """Return those decided and ``more`` undecided owners up to ``ref``."""
+        known = self.decided
+        return Decided(known.cheapest, known.count + more, ref, gap, known.total + more_total)
 
-    def _found(self, dearest: float, height: float, more: int, more_total: float) -> Threshold:
-        """Return the threshold where ``more`` undecided owners join those decided."""
-        return Threshold(
-            cheapest=self.cheapest,
-            dearest=dearest,
-            margin=self.cheapest - height,
-            count=1 + self.count + more,
-            total=self.total + more_total,
-        )
+    def _survey(self) -> None:
+        """Find the largest value and the sum of those undecided, in one walk."""
+        found = [_largest_and_total(part) for part in self.undecided if len(part)]
+        self.largest = max(largest for largest, _ in found)
+        self.undecided_total = sum(total for _, total in found)
 
 
 def _sum_of_gaps(values: FloatArray, top: float) -> float:
     """Return the sum of (top - v), every v at most top."""
 
     def work(start: int, stop: int) -> float:
-        return _cheapest_and_gaps(values, top, start, stop)[1]
+        room = np.empty(min(BLOCK, stop - start))
+        return sum(
+            float(np.subtract(top, values[low:high], out=room[: high - low]).sum())
+            for low, high in blocks(start, stop)
+        )
 
     return sum(on_every_core(work, len(values)))
 
 
-def _cheapest_and_gaps(
-    values: FloatArray, top: float, start: int, stop: int
-) -> tuple[float, float]:
-    room = np.empty(min(BLOCK, stop - start))
-    cheapest, gaps = math.inf, []
-    for low, high in blocks(start, stop):
-        block = values[low:high]
-        cheapest = min(cheapest, float(block.min()))
-        gaps.append(float(np.subtract(top, block, out=room[: high - low]).sum()))
-    return cheapest, sum(gaps)
+def _largest_and_total(values: FloatArray) -> tuple[float, float]:
+    def work(start: int, stop: int) -> tuple[float, float]:
+        found = [
+            (float(values[low:high].max()), float(values[low:high].sum()))
+            for low, high in blocks(start, stop)
+        ]
+        return max(largest for largest, _ in found), sum(total for _, total in found)
 
-
-def _survey(values: FloatArray) -> tuple[int, float, float]:
-    """Return the position of the smallest value, the largest value and the sum, from one walk."""
-
-    def work(start: int, stop: int) -> tuple[int, float, float]:
-        first, largest, total = start, 0.0, 0.0
-        for low, high in blocks(start, stop):
-            block = values[low:high]
-            if block.min() < values[first]:
-                first = low + int(np.argmin(block))
-            largest = max(largest, float(block.max()))
-            total += float(block.sum())
-        return first, largest, total
-
-    found = on_every_core(work, len(values))
-    return (
-        min((first for first, _, _ in found), key=lambda position: float(values[position])),
-        max(largest for _, largest, _ in found),
-        sum(total for _, _, total in found),
-    )
+    spans = on_every_core(work, len(values))
+    return max(largest for largest, _ in spans), sum(total for _, total in spans)
