@@ -72,6 +72,16 @@ def together(pieces: list[Kept]) -> Kept:
     )
 
 
+def names_of(names: object, owners: int) -> npt.NDArray[Any] | None:
+    """Return the owners' names as an array, one for each."""
+    if names is None:
+        return None
+    found = np.asarray(names)
+    if found.shape != (owners,):
+        raise InvalidGame(f"names must hold one for each of {owners} owners; found {found.shape}")
+    return found
+
+
 def place_of(source: Any, row: Any) -> Any:
     """Return the place of a row of a source, both by number."""
     return (source << _ROW_BITS) + row

@@ -42,6 +42,7 @@ SAMPLE = 1 << 16
 CROWD = 128
 """So many of the sample must take part for their sums to be worth taking."""
 
+_SPREAD = 6.0
 _WALKS = 6
 """After so many wrong guesses the owners are decided by selection instead."""
 
@@ -89,8 +90,8 @@ class _Guess:
     proven: bool
     """Whether it is certain that nobody above ``high`` takes part."""
     least_high: float
-    """Nobody at or above this takes part: proven."""
-    spread: float = 6.0
+    """Nobody above this takes part: proven."""
+    spread: float = _SPREAD
     """How many standard deviations of the sample's rank to allow for."""
 
     @classmethod
@@ -108,7 +109,8 @@ class _Guess:
 
     def lower(self, cheapest: float) -> _Guess:
         """Guess again: whoever has the value ``low`` is out."""
-        known = replace(self, least_high=self.low, spread=4 * self.spread)
+        below = math.nextafter(self.low, 0.0)
+        known = replace(self, least_high=below, spread=4 * self.spread)
         return known._around(cheapest)
 
     def higher(self, cheapest: float) -> _Guess:
@@ -117,10 +119,13 @@ class _Guess:
 
     def _around(self, cheapest: float, at_least: float = 0.0) -> _Guess:
         """Place both ends around the rank at which the whole game's threshold should stand."""
-        below = self.sample[self.sample < self.least_high]
-        sums = np.cumsum(below)
-        heights = self.weight * (below * np.arange(1, len(below) + 1) - sums)
+        below = self.sample[self.sample <= self.least_high]
+        heights = self.weight * (below * np.arange(1, len(below) + 1) - np.cumsum(below))
         rank = int(np.searchsorted(heights, cheapest))
+        if rank == len(self.sample) and heights[-1] < cheapest / 2 and self.spread == _SPREAD:
+            # It seems that everybody takes part: so would somebody dearer than all of them.
+            above = below[-1] + cheapest / 4 / (self.weight * rank)
+            return replace(self, low=float(above), high=self.least_high, proven=True)
         allowed = int(self.spread * math.sqrt(rank)) + 8
         low = float(below[rank - allowed]) if rank - allowed >= CROWD else 0.0
         low, top = max(low, at_least), rank + allowed

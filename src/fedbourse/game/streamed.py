@@ -24,7 +24,7 @@ from fedbourse.game.certificate import regrets_against
 from fedbourse.game.columns import FloatArray, column, refuse_bad_bits, refuse_first
 from fedbourse.game.costs import Cost, Custom, Linear
 from fedbourse.game.crowd import Split
-from fedbourse.game.participants import Kept, place_of, together
+from fedbourse.game.participants import Kept, names_of, place_of, together
 from fedbourse.game.profile import Equilibrium, Profile, check, labels, linear_equilibrium
 from fedbourse.game.roots import falling_root
 from fedbourse.game.rules import Game, all_but, checked_reward, too_few
@@ -314,7 +314,7 @@ def _everybody(stream: Stream) -> tuple[Kept, dict[str, int]]:
         values = np.ascontiguousarray(column("values", chunk.values), dtype=np.float64)
         row = sources.setdefault(chunk.source, 0)
         first = place_of(list(sources).index(chunk.source), row)
-        names = None if chunk.names is None else np.asarray(chunk.names)
+        names = names_of(chunk.names, len(values))
         pieces.append(Kept(values, first + np.arange(len(values)), names))
         sources[chunk.source] += len(values)
     return together(pieces), sources

@@ -27,6 +27,7 @@ from fedbourse.game.participants import (
     Kept,
     Participants,
     least,
+    names_of,
     place_of,
     row_of,
     source_of,
@@ -75,7 +76,7 @@ class Support:
         go on from those of the same ``source`` that were added before.
         """
         data = column("values", values)
-        called = _names_of(names, len(data))
+        called = names_of(names, len(data))
         row = self._rows.setdefault(source, 0)
         first = place_of(self._number(source), row)
         self._bound = min(self._bound, _bound_by_sample(data))
@@ -326,15 +327,6 @@ def too_many() -> Kept:
         f"more than {KEPT} owners may take part, too many to be listed: ask budgets_of(values), "
         "chunk by chunk"
     )
-
-
-def _names_of(names: object, owners: int) -> npt.NDArray[Any] | None:
-    if names is None:
-        return None
-    found = np.asarray(names)
-    if found.shape != (owners,):
-        raise InvalidGame(f"names must hold one for each of {owners} owners; found {found.shape}")
-    return found
 
 
 def _where(source: str) -> str:

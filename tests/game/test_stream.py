@@ -1,0 +1,213 @@
+"""Values that come in chunks, from every kind of source, give the game of all of them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from fedbourse import Chunk, InvalidGame, Stream, Support, best_reward, equilibrium
+from fedbourse.game import Training
+from fedbourse.game.costs import Quadratic
+
+VALUES = np.random.default_rng(3).uniform(1, 5, 5000)
+PARTS = np.array_split(VALUES, 7)
+WHOLE = equilibrium(VALUES, reward=2.0)
+TRAINING = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
+
+
+def parquet_folder(folder) -> ds.Dataset:
+    for i, part in enumerate(PARTS):
+        pq.write_table(pa.table({"value": part}), folder / f"part-{i}.parquet")
+    return ds.dataset(folder)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PARTS,
+        tuple(PARTS),
+        [pa.array(part) for part in PARTS],
+        [pl.Series(part) for part in PARTS],
+        iter(PARTS),
+        (part.tolist() for part in PARTS),
+        lambda: iter(PARTS),
+        pa.table({"value": pa.chunked_array([pa.array(part) for part in PARTS])}),
+        Stream(lambda: PARTS),
+        Stream(lambda: (Chunk(part) for part in PARTS)),
+        [*PARTS[:3], np.empty(0), *PARTS[3:]],
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_every_kind_of_stream_is_read(source) -> None:
+    if isinstance(source, Iterator):  # used up by an earlier repetition of this test
+        source = iter(PARTS)
+    found = equilibrium(source, reward=2.0)
+    assert found.owners == len(VALUES)
+    assert found.participants.tolist() == WHOLE.participants.tolist()
+    assert found.budgets.tolist() == pytest.approx(WHOLE.budgets.tolist(), rel=1e-14)
+    assert found.regret < 1e-20
+
+
+def test_a_dataset_of_files_is_read(tmp_path) -> None:
+    found = equilibrium(parquet_folder(tmp_path), reward=2.0)
+    assert found.participants.tolist() == WHOLE.participants.tolist()
+
+
+def test_an_empty_iterator_is_no_game() -> None:
+    with pytest.raises(InvalidGame, match="at least two owners; found 0"):
+        equilibrium(iter([]), reward=1.0)
+
+
+def test_an_iterator_of_numbers_is_one_column() -> None:
+    assert equilibrium(iter(VALUES.tolist()), reward=2.0).count == WHOLE.count
+
+
+def test_owners_keep_their_source_and_row() -> None:
+    stream = Stream(
+        lambda: (Chunk(half, source=f"file {i}") for i, part in enumerate(PARTS)
+                 for half in np.array_split(part, 2))
+    )  # fmt: skip
+    found = equilibrium(stream, reward=2.0)
+    assert found.participants.tolist() == WHOLE.participants.tolist()
+    for (name, row), position in zip(found.who, WHOLE.participants, strict=True):
+        assert PARTS[int(name.split()[1])][row] == VALUES[position]
+
+
+def test_owners_keep_their_names() -> None:
+    names = np.array([f"owner-{i:05d}" for i in range(len(VALUES))])
+    stream = [Chunk(VALUES[i : i + 900], names[i : i + 900]) for i in range(0, len(VALUES), 900)]
+    for cost in ("linear", "quadratic"):
+        found = equilibrium(stream, reward=2.0, cost=cost)
+        here = equilibrium(VALUES, reward=2.0, cost=cost)
+        assert found.who == names[here.participants].tolist()
+
+
+def test_budgets_can_be_read_out_chunk_by_chunk() -> None:
+    found = equilibrium(iter(PARTS), reward=2.0)
+    read = np.concatenate([found.budgets_of(part) for part in PARTS])
+    assert read == pytest.approx(WHOLE.dense(), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ([], "at least two owners; found 0"),
+        ([np.array([1.0])], "at least two owners; found 1"),
+        ([np.array([1.0, 2.0]), np.array([3.0, np.nan])], r"values\[3\] must be .* found nan"),
+        ([np.array([1.0, 2.0]), np.array([0.0])], r"values\[2\] must be .* found 0"),
+        ([Chunk([1.0], source="a"), Chunk([1.0, -1], source="b")], r"values\[1\] of b must be"),
+        ([Chunk([1.0, 2.0], ["x"])], "names must hold one for each of 2 owners"),
+        ([Chunk([1.0], ["x"]), Chunk([1.0])], "either all owners have names, or none"),
+        (lambda: 7, "must return an iterator of arrays; found int"),
+        (pa.table({"a": [1.0], "b": [2.0]}), "must be of one column; found 2: a, b"),
+        ([np.array([1.0, 2.0]), np.array(["x"])], r"values\[0\] must be a number; found 'x'"),
+        ([np.ones((2, 2)), np.ones((2, 2))], r"one column of numbers; found an array of shape"),
+    ],
+)
+@pytest.mark.parametrize("cost", ["linear", "quadratic"])
+def test_what_is_no_stream_of_values_is_refused(source, words, cost) -> None:
+    with pytest.raises(InvalidGame, match=words):
+        _ = equilibrium(source, reward=1.0, cost=cost).who
+
+
+@pytest.mark.parametrize(
+    "options", [{"caps": 1.0}, {"entry_cost": 0.1}, {"cost": "paper-exponential"},
+                {"pay_for": "information", "samples": 10.0}],
+)  # fmt: skip
+def test_games_that_need_everybody_at_once_are_refused(options) -> None:
+    with pytest.raises(InvalidGame, match="go without caps, entry costs and pay for information"):
+        equilibrium(PARTS, reward=1.0, **options)
+    support = Support()
+    support.add(VALUES)
+    with pytest.raises(InvalidGame, match="a Support is for the plain linear cost"):
+        equilibrium(support, reward=1.0, **options)
+
+
+class OwnCost:
+    """c = v (r^2 + r^3), which no closed form helps with."""
+
+    def cost(self, values, budgets):
+        return values * (budgets**2 + budgets**3)
+
+    def marginal(self, values, budgets):
+        return values * (2 * budgets + 3 * budgets**2)
+
+
+class Counted:
+    """A stream that counts how often it is read."""
+
+    def __init__(self, parts) -> None:
+        self.parts, self.readings = parts, 0
+
+    def __call__(self):
+        self.readings += 1
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize(
+    "cost", ["quadratic", "exponential", OwnCost()], ids=["quadratic", "exponential", "own"]
+)
+@pytest.mark.parametrize("reward", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize(
+    "values",
+    [
+        VALUES,
+        np.full(3000, 0.7),
+        10 ** np.random.default_rng(1).uniform(-6, 6, 3000),
+        np.array([1e-3, 1.0, 1.5, 2.0]),
+        np.array([1.0, 1.0]),
+        np.geomspace(1, 100, 2000),
+    ],
+    ids=["uniform", "equal", "wide", "one cheap", "two", "geometric"],
+)
+def test_convex_costs_take_three_readings_and_agree_with_memory(values, cost, reward) -> None:
+    if isinstance(cost, OwnCost) and len(values) > 3000:
+        values = values[:200]
+    source = Counted(np.array_split(values, 5))
+    found = equilibrium(source, reward=reward, cost=cost)
+    assert source.readings <= 3
+    here = equilibrium(values, reward=reward, cost=cost)
+    assert found.count == here.count
+    assert found.total_budget == pytest.approx(here.total_budget, rel=1e-12)
+    assert found.budgets_of(values) == pytest.approx(here.dense(), rel=1e-11, abs=1e-300)
+    assert found.participants.tolist() == here.participants.tolist()
+    assert found.payments.sum() == pytest.approx(reward, rel=1e-12)
+    assert found.utilities == pytest.approx(here.utilities, rel=1e-9)
+    assert found.regret <= 1e-9 * reward / found.count**2
+
+
+def test_a_total_that_is_wrong_has_no_certificate(monkeypatch) -> None:
+    share = Quadratic.share
+    found = equilibrium(PARTS, reward=1.0, cost="quadratic")
+    monkeypatch.setattr(Quadratic, "share", lambda *args: 1.01 * share(*args))
+    with pytest.raises(Exception, match="would gain"):
+        _ = found.regret
+
+
+def test_convex_costs_need_a_source_that_can_be_read_again() -> None:
+    with pytest.raises(InvalidGame, match="an iterator can be read once only"):
+        equilibrium(iter(PARTS), reward=1.0, cost="quadratic")
+
+
+def test_a_source_that_changes_between_readings_is_refused() -> None:
+    sizes = iter([7, 6, 5])
+    with pytest.raises(InvalidGame, match="the same owners at every reading"):
+        equilibrium(lambda: iter(PARTS[: next(sizes)]), reward=1.0, cost="quadratic")
+
+
+@pytest.mark.parametrize("model", ["paper", "population", "averaged", "precision"])
+@pytest.mark.parametrize("cost", ["linear", "quadratic"])
+def test_the_best_reward_of_a_stream_is_that_of_its_column(model, cost) -> None:
+    source = Counted(PARTS)
+    options = {"weight": 20.0, "accuracy": model, "cost": cost}
+    found = best_reward(source, TRAINING, **options)
+    here = best_reward(VALUES, TRAINING, **options)
+    assert found.reward == pytest.approx(here.reward, rel=1e-9)
+    assert found.utility == pytest.approx(here.utility, rel=1e-12)
+    assert found.equilibrium.budgets == pytest.approx(here.equilibrium.budgets, rel=1e-8)
+    if cost == "linear":
+        assert source.readings == 1
