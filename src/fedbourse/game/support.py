@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from fedbourse.game.profile import Equilibrium
 
 SAMPLE = 1 << 14
-KEPT = 1 << 22
-"""How many owners a support keeps one by one: some 64 MB."""
+KEPT = 1 << 20
+"""How many owners a support keeps one by one: some 50 MB at most, while it drops others."""
 
 
 class Support:
@@ -77,20 +77,22 @@ class Support:
         """
         data = column("values", values)
         called = names_of(names, len(data))
-        row = self._rows.setdefault(source, 0)
-        first = place_of(self._number(source), row)
-        self._bound = min(self._bound, _bound_by_sample(data))
+        row = self._rows.get(source, 0)
+        bound = min(self._bound, _bound_by_sample(data))
         room = np.empty(len(data))  # pages that are never written cost nothing
 
         def work(start: int, stop: int) -> _Scan:
-            scan = _Scan(data, room[start:stop], self._bound, _where(source))
+            scan = _Scan(data, room[start:stop], bound, list(self._crowds), _where(source))
             return scan.run(start, stop, row)
 
-        scans = on_every_core(work, len(data))
-        self._bound = min([self._bound, *(scan.bound for scan in scans)])
+        scans = on_every_core(work, len(data))  # refuses what is no value: nothing was added then
+        self._bound = min(scan.bound for scan in scans)
         self._outsider = min([self._outsider, *(scan.outsider for scan in scans)])
         self.owners += len(data)
-        self._rows[source] += len(data)
+        self._rows[source] = row + len(data)
+        first = place_of(self._number(source), row)
+        for scan in scans:
+            self._join(scan.crowds)
         self._take([scan.result(first - row, called) for scan in scans])
 
     def merge(self, other: Support) -> None:
@@ -109,11 +111,9 @@ class Support:
         self._bound = min(self._bound, other._bound)
         self._outsider = min(self._outsider, other._outsider)
         self.owners += other.owners
-        for first, crowd in other._crowds.items():
-            mine = self._crowds.get(first)
-            self._crowds[first] = crowd if mine is None else mine.merged(crowd)
+        self._join(other._crowds)
         own, self._kept = self._kept, []
-        self._take([*own, *moved])
+        self._take([self._without_crowds(piece) for piece in (*own, *moved)])
 
     def result(self, reward: float) -> Equilibrium:
         """Return the equilibrium of all owners added, for the linear cost."""
@@ -197,19 +197,26 @@ class Support:
         return self._kept[0] if self._kept else together([])
 
     def _take(self, pieces: list[Kept]) -> None:
-        """Keep more owners, one by one or in their crowds, and drop whoever is out by now."""
-        for first in self._crowds:
-            for i, piece in enumerate(pieces):
-                inside = self._crowds[first].contains(piece.values)
-                if inside.any():
-                    members = piece.values[inside]
-                    self._crowds[first] = self._crowds[first].joined_by(members)
-                    pieces[i] = piece.only(~inside)
+        """Keep more owners one by one, and drop whoever is out by now."""
         self._kept += [piece for piece in pieces if len(piece.values)]
         size = sum(len(kept.values) for kept in self._kept)
         if len(self._kept) > 1 and size > self._prune_above:
             self._prune()
             self._prune_above = 2 * max(len(self._collect().values), 2 * SAMPLE)
+
+    def _join(self, crowds: dict[int, Crowd]) -> None:
+        for first, crowd in crowds.items():
+            mine = self._crowds.get(first)
+            self._crowds[first] = crowd if mine is None else mine.merged(crowd)
+
+    def _without_crowds(self, piece: Kept) -> Kept:
+        """Let owners join the crowds that they belong to, and return the others."""
+        alone = np.ones(len(piece.values), np.bool_)
+        for first, crowd in self._crowds.items():
+            inside = crowd.contains(piece.values)
+            self._crowds[first] = crowd.joined_by(piece.values[inside])
+            alone &= ~inside
+        return piece if alone.all() else piece.only(alone)
 
     def _prune(self) -> None:
         """Lower the bound to the threshold of what is kept, and drop whoever lies above."""
@@ -255,8 +262,16 @@ class Support:
 class _Scan:
     """One core's walk over a span of the data, block by block."""
 
-    def __init__(self, data: npt.NDArray[Any], room: FloatArray, bound: float, where: str) -> None:
+    def __init__(
+        self,
+        data: npt.NDArray[Any],
+        room: FloatArray,
+        bound: float,
+        cells: list[int],
+        where: str,
+    ) -> None:
         self.data, self.room, self.bound, self.outsider = data, room, bound, math.inf
+        self.crowds = {first: empty_crowd(first) for first in cells}
         self.kept, self.total, self.largest = 0, 0.0, 0.0
         self.rows: list[IntArray] = []
         self.prune_above = 4 * SAMPLE
@@ -268,7 +283,14 @@ class _Scan:
         for low, high in blocks(start, stop):
             block = np.ascontiguousarray(self.data[low:high], dtype=np.float64)
             top = refuse_bad_bits("values", block, first_row + low, self._where)
+            if self._is_of_one_crowd(block, top):
+                continue
             inside = np.less_equal(block, self.bound, out=self._mask[: high - low])
+            for first, crowd in self.crowds.items():
+                belongs = crowd.contains(block)
+                if belongs.any():
+                    self.crowds[first] = crowd.joined_by(block[belongs])
+                    inside &= ~belongs
             count = int(np.count_nonzero(inside))
             if count == len(block):
                 self._keep(block, np.arange(first_row + low, first_row + high), top)
@@ -279,6 +301,15 @@ class _Scan:
             if self.kept > self.prune_above:
                 self._prune()
         return self
+
+    def _is_of_one_crowd(self, block: FloatArray, top: float) -> bool:
+        """Let all of a block join a crowd, if that is where they belong."""
+        for first, crowd in self.crowds.items():
+            ends = np.array([block.min(), top])
+            if crowd.contains(ends).all():
+                self.crowds[first] = crowd.joined_by(block)
+                return True
+        return False
 
     def result(self, to_place: int, names: npt.NDArray[Any] | None) -> Kept:
         """Return what is kept, in memory of its own: the room may be much larger."""
