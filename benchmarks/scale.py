@@ -14,7 +14,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -160,7 +159,7 @@ def growth(sizes: list[int], found: list[dict[str, float]], peer: str) -> None:
         for key in ("own", "scan")
     )
     met = "met" if abs(own - 1) <= 0.05 else "NOT met"
-    print(f"\nTime grows as n^{own:.2f} (goal 1.00 +- 0.05: {met}), that of {peer} as n^{scan:.2f}.")
+    print(f"\nTime grows as n^{own:.2f} (goal 1.00 +- 0.05: {met}), {peer} as n^{scan:.2f}.")
 
 
 def goal(limit: float, ratio: float) -> None:
@@ -226,12 +225,13 @@ def main() -> None:
     ratios = [line(f"{n:.0e}", n, each) for n, each in zip(sizes, found, strict=True)]
     growth(sizes, found, "pyarrow's scan")
     goal(1.3, ratios[-1])
-    print("\nThe files lie in the page cache; beyond 1e+08 rows each of them is read several times.")
+    print("\nFiles lie in the page cache; beyond 1e+08 rows each of them is read several times.")
 
     asked = measured("what-if", "", shaped)
-    print(f"\n## A hundred rewards\n\nAt {shaped:.0e} uniform owners in memory a what-if over 100 "
-          f"rewards and four accuracy\nmodels takes {asked['own'] / asked['scan']:.2f} times as "
-          f"long as one equilibrium, `best_reward` {asked['count'] / asked['scan']:.2f} times.")  # fmt: skip
+    many, best = asked["own"] / asked["scan"], asked["count"] / asked["scan"]
+    print(f"\n## A hundred rewards\n\nAt {shaped:.0e} uniform owners in memory a what-if over 100")
+    print(f"rewards and four accuracy models takes {many:.2f} times as long as one equilibrium,")
+    print(f"`best_reward` {best:.2f} times.")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedbourse import Chunk, InvalidGame, Stream, Support, best_reward, equilibrium
-from fedbourse.game import Training
+from fedbourse.game import Training, candidates, readings
 from fedbourse.game.costs import Quadratic
 
 VALUES = np.random.default_rng(3).uniform(1, 5, 5000)
@@ -152,10 +152,11 @@ class Counted:
     "cost", ["quadratic", "exponential", OwnCost()], ids=["quadratic", "exponential", "own"]
 )
 @pytest.mark.parametrize("reward", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("kept", [8, 10**6])
 @pytest.mark.parametrize(
     "values",
     [
-        VALUES,
+        VALUES[:3000],
         np.full(3000, 0.7),
         10 ** np.random.default_rng(1).uniform(-6, 6, 3000),
         np.array([1e-3, 1.0, 1.5, 2.0]),
@@ -164,36 +165,58 @@ class Counted:
     ],
     ids=["uniform", "equal", "wide", "one cheap", "two", "geometric"],
 )
-def test_convex_costs_take_three_readings_and_agree_with_memory(values, cost, reward) -> None:
-    if isinstance(cost, OwnCost) and len(values) > 3000:
-        values = values[:200]
+def test_convex_costs_agree_with_memory(values, cost, reward, kept, monkeypatch) -> None:
+    monkeypatch.setattr(readings, "KEPT", kept)
+    monkeypatch.setattr(candidates, "FIRST", 16)
+    if isinstance(cost, OwnCost):
+        values = values[:300]
     source = Counted(np.array_split(values, 5))
     found = equilibrium(source, reward=reward, cost=cost)
-    assert source.readings <= 3
+    assert source.readings <= (4 if kept < 100 else 1)
     here = equilibrium(values, reward=reward, cost=cost)
     assert found.count == here.count
     assert found.total_budget == pytest.approx(here.total_budget, rel=1e-12)
     assert found.budgets_of(values) == pytest.approx(here.dense(), rel=1e-11, abs=1e-300)
-    assert found.participants.tolist() == here.participants.tolist()
-    assert found.payments.sum() == pytest.approx(reward, rel=1e-12)
-    assert found.utilities == pytest.approx(here.utilities, rel=1e-9)
     assert found.regret <= 1e-9 * reward / found.count**2
+    if source.readings == 1:
+        assert found.participants.tolist() == here.participants.tolist()
+        assert found.payments.sum() == pytest.approx(reward, rel=1e-12)
+        assert found.utilities == pytest.approx(here.utilities, rel=1e-9)
+    else:
+        with pytest.raises(InvalidGame, match="too many to be listed"):
+            _ = found.participants
+
+
+@pytest.mark.parametrize("n", [2 * 10**4, 3 * 10**5])
+def test_a_threshold_that_cuts_through_a_crowd_takes_four_readings(n: int, monkeypatch) -> None:
+    values = np.random.default_rng(5).uniform(1, 1.002, n)
+    monkeypatch.setattr(readings, "KEPT", 500)
+    source = Counted(np.array_split(values, 8))
+    found = equilibrium(source, reward=1.0, cost="exponential")
+    here = equilibrium(values, reward=1.0, cost="exponential")
+    assert 500 < found.count == here.count < n
+    assert source.readings <= 4
+    assert found.total_budget == pytest.approx(here.total_budget, rel=1e-12)
 
 
 def test_a_total_that_is_wrong_has_no_certificate(monkeypatch) -> None:
     share = Quadratic.share
+    monkeypatch.setattr(readings, "KEPT", 100)
     found = equilibrium(PARTS, reward=1.0, cost="quadratic")
     monkeypatch.setattr(Quadratic, "share", lambda *args: 1.01 * share(*args))
     with pytest.raises(Exception, match="would gain"):
         _ = found.regret
 
 
-def test_convex_costs_need_a_source_that_can_be_read_again() -> None:
+def test_crowds_need_a_source_that_can_be_read_again(monkeypatch) -> None:
+    assert equilibrium(iter(PARTS), reward=1.0, cost="quadratic").count == len(VALUES)
+    monkeypatch.setattr(readings, "KEPT", 100)
     with pytest.raises(InvalidGame, match="an iterator can be read once only"):
         equilibrium(iter(PARTS), reward=1.0, cost="quadratic")
 
 
-def test_a_source_that_changes_between_readings_is_refused() -> None:
+def test_a_source_that_changes_between_readings_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(readings, "KEPT", 100)
     sizes = iter([7, 6, 5])
     with pytest.raises(InvalidGame, match="the same owners at every reading"):
         equilibrium(lambda: iter(PARTS[: next(sizes)]), reward=1.0, cost="quadratic")

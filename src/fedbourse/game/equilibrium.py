@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from fedbourse.errors import InvalidGame
-from fedbourse.game.certificate import regrets
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
-from fedbourse.game.entry import equilibrium_with_entry
-from fedbourse.game.profile import Equilibrium, Profile, check, given, linear_equilibrium
+from fedbourse.game.profile import Equilibrium, linear_equilibrium
 from fedbourse.game.rules import Game, PayFor, pays_for_information
 from fedbourse.game.scan import scan
-from fedbourse.game.shares import equilibrium_budgets
+from fedbourse.game.solved import solved_equilibrium
 from fedbourse.game.stream import Stream, stream_or_column
 from fedbourse.game.streamed import streamed_equilibrium
 from fedbourse.game.support import Support
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
 
 
 def equilibrium(
@@ -76,51 +66,4 @@ def equilibrium(
     )
     if isinstance(known, Linear) and not game.entry.any() and not game.capped:
         return linear_equilibrium(scan(game.values), reward=reward, units=game.units)
-    return _solved(game)
-
-
-def _solved(game: Game) -> Equilibrium:
-    """Solve any game by shares, from the largest total budget at which they sum to 1."""
-    if game.entry.any():
-        budgets = equilibrium_with_entry(game)
-        method = f"{game.cost.name}, entry costs: highest limits first, certified"
-    else:
-        budgets = equilibrium_budgets(game)
-        method = f"{game.cost.name}: root of the shares' sum"
-        if np.count_nonzero(budgets) < 2:
-            raise InvalidGame(
-                f"values from {game.values.min():g} to {game.values.max():g} are too far apart for "
-                "a float to hold the second owner's share"
-            )
-    inside = np.flatnonzero(budgets)
-    total = float(budgets.sum())
-    worst = float(regrets(game, budgets).max())
-    check(worst, game.reward, len(inside))
-    exact_price = isinstance(game.cost, Linear) and not game.entry.any()
-    chosen = game.only(inside)
-    bound_to_owners = game.capped or game.entry.any() or (game.units != 1).any()
-    scale = total if len(inside) else 1.0
-    profile = Profile(
-        participants=inside,
-        budgets=budgets[inside] / game.units[inside],
-        payments=game.reward * (budgets[inside] / scale),
-        utilities=chosen.gross_utilities(budgets[inside], scale) - chosen.entry,
-        regret=worst,
-    )
-    return Equilibrium(
-        owners=len(game.values),
-        count=len(inside),
-        reward=game.reward,
-        total_budget=float(profile.budgets.sum()),
-        threshold=game.reward / total if exact_price else None,
-        method=method,
-        cheapest=None,
-        _solve=partial(given, profile),
-        _budgets_of=None
-        if bound_to_owners
-        else partial(_budgets_at, game.cost, game.reward, total),
-    )
-
-
-def _budgets_at(cost: Cost, reward: float, total: float, values: FloatArray) -> FloatArray:
-    return total * cost.share(values, total, reward)
+    return solved_equilibrium(game)

@@ -103,6 +103,12 @@ class Game:
             return self.reward * (budgets / total) - self.cost.cost(self.values, budgets)
 
 
+def plain_game(values: FloatArray, cost: Cost, reward: float) -> Game:
+    """Return the game of owners who are known to be right, without caps and entry costs."""
+    ones = np.ones(len(values))
+    return Game(values, reward, cost, entry=0.0 * ones, caps=np.inf * ones, units=ones)
+
+
 def all_but(numbers: FloatArray, one: int) -> float:
     """Return the sum of all numbers but one, which may be much larger than the others."""
     return float(numbers[:one].sum() + numbers[one + 1 :].sum())

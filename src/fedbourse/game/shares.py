@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 
 
 def equilibrium_budgets(game: Game, start: float = 1.0) -> FloatArray:
-    """Return everybody's equilibrium budget.
+    """Return everybody's equilibrium budget."""
+    return budgets_at(game, equilibrium_total(game, start))[0]
+
+
+def budgets_at(game: Game, total: float) -> tuple[FloatArray, float]:
+    """Return everybody's budget at the equilibrium's total, and a factor near 1.
 
     A double holds the total to sixteen digits, and where many owners stand close to the threshold
     their shares hang on the seventeenth. If one owner holds more than half, the others' shares must
-    sum to what it leaves, so they are scaled to that.
+    sum to what it leaves, so they are scaled to that, by the factor.
     """
-    total = equilibrium_total(game, start)
-    shares = game.shares(total)
+    shares, factor = game.shares(total), 1.0
     largest = int(np.argmax(shares))
     others = all_but(shares, largest)
     if shares[largest] >= 0.5 and others > 0:
-        own = shares[largest]
-        shares = np.minimum(shares * (game.rest(largest, total) / others), game.caps / total)
+        own, factor = shares[largest], game.rest(largest, total) / others
+        shares = np.minimum(shares * factor, game.caps / total)
         shares[largest] = own
-    return shares * total
+    return shares * total, factor
 
 
 def equilibrium_total(game: Game, start: float = 1.0) -> float:

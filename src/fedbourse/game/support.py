@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -352,7 +352,7 @@ def _bound_by_sample(data: npt.NDArray[Any]) -> float:
     return threshold(sample).tau * (1 + SLACK)
 
 
-def too_many() -> Kept:
+def too_many() -> NoReturn:
     """Refuse to list more owners than are kept one by one."""
     raise InvalidGame(
         f"more than {KEPT} owners may take part, too many to be listed: ask budgets_of(values), "
