@@ -23,6 +23,7 @@ from fedbourse.errors import (
     TooManyRequests,
     Unreachable,
 )
+from fedbourse.files import owners_in
 from fedbourse.game import (
     ACCURACY_MODELS,
     COSTS,
@@ -130,6 +131,7 @@ __all__ = [
     "equilibrium",
     "gaussian_epsilon",
     "noise_scale",
+    "owners_in",
     "regret",
     "rho_for",
     "share_at",

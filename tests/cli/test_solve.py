@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 from fedbourse import epsilon, equilibrium, noise_scale
-from fedbourse.cli import main
+from fedbourse.cli import main, solve_owners
 
 VALUES = [1.0, 1.2, 1.4, 9.0]
 
@@ -37,6 +38,9 @@ def written(kind: str) -> str:
     if kind == "parquet":
         pq.write_table(pa.table({"id": [1, 2, 3, 4], "value": VALUES}), "values.parquet")
         return "values.parquet"
+    if kind == "arrow":
+        pa.feather.write_feather(pa.table({"value": VALUES}), "values.arrow")
+        return "values.arrow"
     if kind == "csv column":
         Path("values.csv").write_text(
             "id,nu\n" + "".join(f"{i},{v}\n" for i, v in enumerate(VALUES))
@@ -53,7 +57,7 @@ def written(kind: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "kind", ["txt", "npy", "parquet", "csv column", "csv without header", "colon in name"]
+    "kind", ["txt", "npy", "parquet", "arrow", "csv column", "csv without header", "colon in name"]
 )
 def test_every_kind_of_file_gives_the_same_game(run, kind) -> None:
     code, out, err = run("solve", "--values", written(kind), "--reward", "2", "--json")
@@ -205,7 +209,18 @@ BAD = {
     "one owner": (["--uniform", "1:5", "--owners", "1"], "owners must be .* at least 2; found 1"),
     "owners a word": (["--uniform", "1:5", "--owners", "many"], 'Invalid value .*"many"'),
     "no such file": (["--values", "gone.csv"], "gone.csv cannot be read: No such file"),
-    "a folder": (["--values", "folder.csv"], "folder.csv cannot be read: Is a directory"),
+    "a folder": (["--values", "folder.csv"], "folder.csv must hold .parquet, .* found none"),
+    "a glob of nothing": (["--values", "x*.csv"], "x.*csv must match .* it matches none"),
+    "a folder's column": (["--values", "folder:nu"], "must have one column 'nu'; it has value"),
+    "names of no column": (["--values", "two.csv:a", "--names", "c"], "must have one column 'c'"),
+    "names in text": (["--values", "values.txt", "--names", "c"], "has no column 'c' of names"),
+    "names of drawn values": (["--uniform", "1:5", "--names", "c"], "--names goes with --values"),
+    "caps of chunks": (["--values", "folder", "--caps", "3"], "--caps needs all values in memory"),
+    "entry cost of chunks": (["--values", "folder", "--entry-cost", "1"], "--entry-cost 1 needs"),
+    "records of chunks": (["--values", "folder", "--samples", "m.txt"], "--samples m.txt needs"),
+    "information in chunks": (["--values", "folder", "--pay-for", "information"], "--pay-for inf"),
+    "a cost at 0": (["--values", "folder", "--cost", "paper-exponential"], "--cost paper-exp"),
+    "a search in chunks": (["--values", "folder", "--cost", "exponential"], "--reward best with"),
     "an ending": (["--values", "values.xlsx"], "must end in one of .csv, .parquet, .npy, .txt"),
     "an empty file": (["--values", "empty.csv"], "empty.csv is empty"),
     "a word in text": (["--values", "word.txt"], "word.txt, line 2: 'abc' is no number"),
@@ -255,6 +270,8 @@ def test_bad_input_gets_one_clear_sentence(run, case) -> None:
     written("npy")
     written("parquet")
     Path("folder.csv").mkdir()
+    Path("folder").mkdir()
+    Path("folder/a.csv").write_text("value\n1\n2\n")
     Path("empty.csv").write_text("")
     Path("word.txt").write_text("1 2\n3 abc\n")
     Path("word.csv").write_text("value\n1\nabc\n")
@@ -288,6 +305,93 @@ def test_bad_input_gets_one_clear_sentence(run, case) -> None:
     assert "Traceback" not in err
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(err)
+
+
+@pytest.fixture
+def folder(run) -> str:
+    Path("owners").mkdir()
+    for i, part in enumerate(([1.0, 9.0], [1.2, 1.4])):
+        ids = [f"owner {i}{j}" for j in range(2)]
+        pq.write_table(pa.table({"id": ids, "value": part}), f"owners/{i}.parquet")
+    return "owners"
+
+
+STREAMED = [1.0, 9.0, 1.2, 1.4]
+
+
+@pytest.mark.parametrize("reward", ["2", "best"])
+@pytest.mark.parametrize("cost", ["linear", "quadratic"])
+def test_a_folder_gives_the_same_game_with_file_and_row(run, folder, reward, cost) -> None:
+    np.save("values.npy", STREAMED)
+    options = ["--reward", reward, "--cost", cost, "--accuracy", "precision", "--json"]
+    code, out, err = run("solve", "--values", folder, *options)
+    assert (code, err) == (0, "")
+    found, known = json.loads(out), json.loads(run("solve", "--values", "values.npy", *options)[1])
+    assert found.keys() == known.keys()
+    for key in ("reward", "total_budget", "server_utility", "accuracy", "participants"):
+        assert found[key] == pytest.approx(known[key], rel=1e-9)
+    assert found["unlisted"] == ""
+    for mine, owner in zip(found["owners"], known["owners"], strict=True):
+        where = mine.pop("file"), mine.pop("row")
+        assert where == (f"{owner['index'] // 2}.parquet", owner["index"] % 2)
+        assert mine == pytest.approx(owner, rel=1e-9)
+
+
+def test_a_reward_given_for_the_exponential_cost_of_a_folder(run, folder) -> None:
+    options = ["--reward", "2", "--cost", "exponential", "--json"]
+    found = json.loads(run("solve", "--values", "own*/*.parquet:value", *options)[1])
+    assert [owner["value"] for owner in found["owners"]] == [1.0, 1.2, 1.4]
+    assert found["owners_asked"] == 4
+    assert found["regret"] < 1e-12
+
+
+def test_the_table_shows_file_and_row_or_names(run, folder) -> None:
+    out = run("solve", "--values", folder, "--reward", "2")[1]
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == [
+        "0.parquet:0", "1.parquet:0", "1.parquet:1",
+    ]  # fmt: skip
+    for values in (folder, "owners/1.parquet"):
+        out = run("solve", "--values", values, "--names", "id", "--reward", "2", "--rows", "1")[1]
+        assert "owner " in out.splitlines()[1]
+        assert "more (--rows" in out
+    out = run("solve", "--values", folder, "--names", "id", "--reward", "2", "--json")[1]
+    assert [owner["name"] for owner in json.loads(out)["owners"]] == [
+        "owner 00", "owner 10", "owner 11",
+    ]  # fmt: skip
+
+
+def test_where_no_reward_pays_in_a_folder(run, folder) -> None:
+    code, out, _ = run("solve", "--values", folder, "--weight", "0.001")
+    assert code == 0
+    assert "no reward pays" in out
+    assert "0 of 4 owners" in out
+
+
+def test_too_many_to_list(run, folder, monkeypatch) -> None:
+    monkeypatch.setattr(solve_owners, "LISTED", 2)
+    out = run("solve", "--values", folder, "--reward", "2")[1]
+    assert "those who take part are not listed, as they are more than 2" in out
+    assert "3 of 4 owners" in out
+    document = json.loads(run("solve", "--values", folder, "--reward", "2", "--json")[1])
+    assert document["owners"] == []
+    assert document["participants"] == 3
+    assert "more than 2" in document["unlisted"]
+
+
+def test_a_large_file_is_streamed(run, folder, monkeypatch) -> None:
+    monkeypatch.setattr(solve_owners, "STREAMED_ABOVE", 10)
+    out = run("solve", "--values", "owners/1.parquet", "--reward", "2", "--json")[1]
+    assert [(owner["file"], owner["row"]) for owner in json.loads(out)["owners"]] == [
+        ("1.parquet", 0), ("1.parquet", 1),
+    ]  # fmt: skip
+
+
+def test_a_terminal_sees_how_far_the_reading_is(run, folder, monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    code, _, err = run("solve", "--values", folder, "--reward", "2", "--json")
+    assert code == 0
+    assert "reading 1: 4 rows" in err
 
 
 def test_a_game_without_equilibrium_has_an_exit_code_of_its_own(run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,9 @@ from fedbourse.cli.server_options import plain, print_json
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from fedbourse.bootstrap.demo_market import DemoReady
     from fedbourse.bootstrap.market import Ready
 
 _MARKET, _NETWORK, _OUTPUT = (
@@ -21,7 +25,8 @@ _MARKET, _NETWORK, _OUTPUT = (
 
 def serve(
     *,
-    folder: Annotated[Path, Parameter(group=_MARKET)] = Path("market"),
+    folder: Annotated[Path | None, Parameter(group=_MARKET)] = None,
+    demo: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
     database: Annotated[str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_DATABASE")] = None,
     new_operator_token: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
@@ -41,11 +46,14 @@ def serve(
 
     Everything it keeps lies in one folder: its key, its database (one SQLite file), the operator's
     first token, and the payments that came in and are to go out. Once it answers, it prints one
-    line: its address, its public key, and where the operator's token lies.
+    line: its address, its public key, and where the operator's token lies. The address is also that
+    of the dashboard.
 
     Examples:
 
         fedbourse serve
+
+        fedbourse serve --demo
 
         fedbourse serve --host 0.0.0.0 --tls-cert market.pem --tls-key market-key.pem
 
@@ -54,7 +62,11 @@ def serve(
     Parameters
     ----------
     folder
-        The market's folder; it is made if need be, for its user alone.
+        The market's folder; it is made if need be, for its user alone. Without it: market, and
+        with --demo market-demo.
+    demo
+        Fill the market with made-up tasks, people and play money, to look at on this machine: a
+        finished task, one in training and an open one, within a minute.
     database
         sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME; by default an SQLite file in
         the folder. A password belongs into FEDBOURSE_DATABASE: everybody on a machine can read
@@ -87,7 +99,7 @@ def serve(
     from fedbourse.bootstrap.market import MarketSettings, serve_market
 
     settings = MarketSettings(
-        folder=folder,
+        folder=folder or Path("market-demo" if demo else "market"),
         database=database,
         host=host,
         port=whole_number("port", port, at_least=0),
@@ -99,7 +111,14 @@ def serve(
         public_hosts=tuple(public_host or ()),
         access_log=access_log,
         new_operator_token=new_operator_token,
+        demo=demo,
     )
+    if demo:
+        from fedbourse.bootstrap.demo_market import serve_demo
+
+        said = _say_demo_json if as_json else _say_demo
+        serve_demo(settings, on_ready=said, on_step=_say_step)
+        return
     serve_market(settings, on_ready=_say_json if as_json else _say)
 
 
@@ -111,12 +130,36 @@ def _say(ready: Ready) -> None:
 
 
 def _say_json(ready: Ready) -> None:
-    print_json(
-        {
-            "url": ready.url,
-            "public_key": ready.public_key,
-            "folder": str(ready.folder),
-            "operator_token_file": ready.operator_token and str(ready.operator_token),
-            "pid": os.getpid(),
-        }
-    )
+    print_json(_document(ready))
+
+
+def _document(ready: Ready) -> dict[str, Any]:
+    return {
+        "url": ready.url,
+        "public_key": ready.public_key,
+        "folder": str(ready.folder),
+        "operator_token_file": ready.operator_token and str(ready.operator_token),
+        "pid": os.getpid(),
+    }
+
+
+def _say_demo(ready: DemoReady) -> None:
+    from fedbourse.bootstrap.demo_market import PARTIES
+
+    url, folder = ready.market.url, ready.market.folder
+    print(plain(f"fedbourse demonstration at {url} (open it in a browser), in {folder}"))
+    print("All in it is made up: people, data, tasks. Its money is play money.")
+    print(f"To sign in at {url}/sign-in, as")
+    for kind, token in ready.tokens.items():
+        print(plain(f"  {kind:9} {PARTIES[kind]:14} {token}"))
+    print(plain(f"Records of the buyer's own, to judge a model by on its page: {ready.records}"))
+    print("Ctrl-C ends it; the same command goes on where it was.", flush=True)
+
+
+def _say_demo_json(ready: DemoReady) -> None:
+    made = {"demo": True, "tokens": ready.tokens, "records": str(ready.records)}
+    print_json(_document(ready.market) | made)
+
+
+def _say_step(sentence: str) -> None:
+    print(plain(f"- {sentence}"), file=sys.stderr, flush=True)

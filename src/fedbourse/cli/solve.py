@@ -5,36 +5,37 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from cyclopts import Group, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from fedbourse.cli.column_file import read_column
-from fedbourse.cli.option_values import low_and_high, number_or_best
-from fedbourse.errors import InvalidGame, InvalidInput
-from fedbourse.game import Accuracy, Training, Uniform, best_reward, equilibrium
-from fedbourse.game.columns import positive
-from fedbourse.privacy import DELTA, epsilon
+from fedbourse.cli.option_values import number_or_best
+from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read, unlisted
+from fedbourse.errors import InvalidInput
+from fedbourse.files.column_file import read_column
+from fedbourse.game import Accuracy, Offer, Stream, Training, best_reward
+from fedbourse.game.buyer import Buyer
+from fedbourse.game.costs import cost_named
+from fedbourse.privacy import DELTA
 from fedbourse.units import number, whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from fedbourse.game import Equilibrium, Offer
-
 _OWNERS, _REWARD, _TRAINING, _OUTPUT = (
     Group.create_ordered(name) for name in ("Owners", "Reward", "Training", "Output")
 )
 
 CostName = Literal["linear", "quadratic", "exponential", "paper-exponential"]
+_NUMBERS = ("value", "budget", "payment", "utility", "noise_scale", "epsilon")
 ModelName = Literal["paper", "population", "averaged", "precision"]
 
 
 def solve(
     *,
     values: Annotated[str | None, Parameter(group=_OWNERS, allow_leading_hyphen=True)] = None,
+    names: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     uniform: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     owners: Annotated[float | None, Parameter(group=_OWNERS)] = None,
     seed: Annotated[float, Parameter(group=_OWNERS)] = 0,
@@ -66,11 +67,16 @@ def solve(
 
         seq 1 9 | fedbourse solve --values - --accuracy precision
 
+        fedbourse solve --values owners/:value --names id --reward 100
+
     Parameters
     ----------
     values
-        The owners' privacy values: FILE[:COLUMN], a .csv, .parquet, .npy or .txt file, or - for
-        standard input.
+        The owners' privacy values: FILE[:COLUMN], a .csv, .parquet, .arrow, .npy or .txt file, or
+        - for standard input. A directory or glob of tables, DIR[:COLUMN], is read in chunks, and
+        so is a table above 256 MB: any number of owners, in little memory.
+    names
+        The column that says what owners are called, to show instead of file and row.
     uniform
         Draw the values instead, once: LOW:HIGH, with --owners and --seed.
     owners
@@ -113,7 +119,11 @@ def solve(
     as_json
         Print one JSON document with every participant, in full precision.
     """
-    column = _values(values, uniform, owners, seed)
+    people = owners_of(values, uniform, owners, seed, names)
+    if isinstance(people.data, Stream):
+        _refuse_unstreamed(
+            cost, reward, entry_cost=entry_cost, caps=caps, pay_for=pay_for, samples=samples
+        )
     shown = whole_number("rows", rows, at_least=0)
     training = Training(
         dimension=whole_number("dimension", dimension, at_least=1),
@@ -130,29 +140,33 @@ def solve(
         "caps": None if caps is None else _number_or_column("caps", caps, "cap", "caps"),
         "pay_for": pay_for,
     }
-    reason, method = "", "given"
+    buyer = Buyer(
+        training, weight, model, cost_named(cost), game["entry_cost"], game["caps"], pay_for
+    )
     given = number_or_best(reward)
-    if given is None:
-        offer: Offer = best_reward(column, training, weight=weight, accuracy=model, **game)
-        found, reason, method = offer.equilibrium, offer.reason, offer.method
-    else:
-        amount = number("reward", given, above=0)
-        training.check_owners(len(column))
-        found = equilibrium(column, reward=amount, samples=training.samples, **game)
-    precisions = training.precisions(found.budgets, found.participants)
-    predicted = model.of(precisions, found.owners)
-    paid = found.reward if len(found.participants) else 0.0
+    amount = None if given is None else number("reward", given, above=0)
+    with shown_while_read(people) as data:
+        if amount is None:
+            offer: Offer = best_reward(data, training, weight=weight, accuracy=model, **game)
+        else:
+            offer = _at(amount, buyer, data)
+        found = offer.equilibrium
+        not_listed = unlisted(people, found)
+        rows_shown = (
+            [] if not_listed else listed(people, found, training, None if as_json else shown)
+        )
+        regret = found.regret
     document = {
         "reward": found.reward,
-        "participants": len(found.participants),
+        "participants": found.count,
         "threshold": found.threshold,
         "total_budget": found.total_budget,
-        "server_utility": weight * predicted - paid,
-        "accuracy": predicted,
-        "regret": found.regret,
-        "reason": reason,
+        "server_utility": offer.utility,
+        "accuracy": offer.accuracy,
+        "regret": regret,
+        "reason": offer.reason,
         "owners_asked": found.owners,
-        "reward_method": method,
+        "reward_method": offer.method,
         "equilibrium_method": found.method,
         "cost": cost,
         "accuracy_model": accuracy,
@@ -168,33 +182,13 @@ def solve(
         "delta": DELTA,
         "seed": int(seed) if uniform else None,
         "version": __version__,
-        "owners": _rows(found, column, training),
+        "unlisted": not_listed,
+        "owners": rows_shown,
     }
     if as_json:
         print(json.dumps(document, allow_nan=False))
     else:
         _print(document, shown)
-
-
-def _values(
-    values: str | None, uniform: str | None, owners: float | None, seed: float
-) -> npt.NDArray[Any]:
-    if (values is None) == (uniform is None):
-        raise InvalidInput("give the owners' values by one of --values and --uniform")
-    if values is not None:
-        if owners is not None:
-            raise InvalidInput(
-                "--owners goes with --uniform; a file says itself how many there are"
-            )
-        return positive("values", read_column(values, "value", "values"))
-    ends = low_and_high(str(uniform))
-    if owners is None:
-        raise InvalidInput("--uniform needs --owners, the number of values to draw")
-    count = whole_number("owners", owners, at_least=2, error=InvalidGame)
-    if count > 10**10:
-        raise InvalidGame(f"owners must be at most 1e10; found {count:g}")
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
-    return Uniform(*ends).rvs(size=(count,), random_state=rng)
 
 
 def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArray[Any]:
@@ -209,35 +203,73 @@ def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArra
         ) from None
 
 
-def _rows(
-    found: Equilibrium, column: npt.NDArray[Any], training: Training
-) -> list[dict[str, float | int]]:
-    fields = {
-        "index": found.participants,
-        "value": column[found.participants],
-        "budget": found.budgets,
-        "payment": found.payments,
-        "utility": found.utilities,
-        "noise_scale": training.noise_scale(found.budgets, found.participants),
-        "epsilon": epsilon(rho=found.budgets, delta=DELTA),
+def _at(reward: float, buyer: Buyer, values: object) -> Offer:
+    """Return what a given reward buys."""
+    found = buyer.equilibrium(values, reward)
+    precisions, weights = buyer.precisions(found)
+    return Offer(
+        reward=reward,
+        utility=buyer.utility(precisions, weights, found.owners, reward),
+        accuracy=buyer.accuracy.of(precisions, found.owners, weights),
+        equilibrium=found,
+        method="given",
+        reason="",
+    )
+
+
+def _refuse_unstreamed(
+    cost: str, reward: str, *, entry_cost: str, caps: str | None, pay_for: str, samples: str
+) -> None:
+    """Refuse what needs all values in memory."""
+    known = cost_named(cost)
+    wrong = {
+        "--caps": caps is not None,
+        f"--entry-cost {entry_cost}": _is_no_number(entry_cost) or float(entry_cost) != 0,
+        f"--samples {samples}": _is_no_number(samples),
+        f"--pay-for {pay_for}": pay_for != "budget",
+        f"--cost {cost}": bool(known.entry),
+        f"--reward best with --cost {cost}": number_or_best(reward) is None
+        and known.degree is None,
     }
-    columns = [array.tolist() for array in fields.values()]
-    return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+    for option, is_wrong in wrong.items():
+        if is_wrong:
+            raise InvalidInput(
+                f"{option} needs all values in memory, and a directory, a glob or a file above "
+                "256 MB is read in chunks; give one smaller file"
+            )
+
+
+def _is_no_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
+
+def _name(owner: dict[str, Any]) -> str:
+    """Return what to call an owner in the table."""
+    if "file" in owner:
+        return f"{owner['file']}:{owner['row']}"
+    return str(owner.get("name", owner["index"]))
 
 
 def _print(document: dict[str, Any], rows: int) -> None:
     console = Console()
-    people = sorted(document["owners"], key=lambda owner: -owner["budget"])
-    if people[:rows]:
+    people = document["owners"]
+    if people:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("owner", "value", "budget rho", "pay", "utility", "noise sigma", "epsilon"):
             table.add_column(name, justify="right")
-        for owner in people[:rows]:
-            table.add_row(str(owner["index"]), *(f"{owner[k]:.6g}" for k in list(owner)[1:]))
+        for owner in people:
+            table.add_row(_name(owner), *(f"{owner[key]:.6g}" for key in _NUMBERS))
         console.print(table)
-        if len(people) > rows:
-            console.print(f"... and {len(people) - rows} more (--rows {len(people)} shows all)")
+        count = document["participants"]
+        if count > rows:
+            console.print(f"... and {count - rows} more (--rows {count} shows all)")
         console.print()
+    elif document["unlisted"]:
+        console.print(f"{document['unlisted']}\n", highlight=False, soft_wrap=True)
     tau = document["threshold"] if document["pay_for"] == "budget" else None
     lines = {
         "reward": f"{document['reward']:.6g} ({document['reward_method']})",

@@ -30,10 +30,13 @@ from fedbourse.game.rules import all_but, checked_reward, plain_game, too_few
 from fedbourse.game.solved import Beyond, solved_equilibrium
 from fedbourse.game.spans import blocks
 from fedbourse.game.stream import ONCE_ONLY, Chunk, Stream
-from fedbourse.game.support import KEPT, too_many
+from fedbourse.game.support import too_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+KEPT = 1 << 18
+"""How many owners are kept one by one."""
 
 READINGS = 6
 """Readings after which a total that does not settle is given up; three or four are the rule."""

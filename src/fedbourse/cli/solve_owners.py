@@ -1,0 +1,174 @@
+"""Where ``fedbourse solve`` gets owners from, and how it lists those who take part."""
+
+from __future__ import annotations
+
+import glob
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from fedbourse.cli.option_values import low_and_high
+from fedbourse.errors import InvalidGame, InvalidInput
+from fedbourse.files import owners_in
+from fedbourse.files.column_file import read_column, read_names, split_spec
+from fedbourse.files.tables import READERS
+from fedbourse.game import Stream, Uniform
+from fedbourse.game.columns import positive
+from fedbourse.privacy import DELTA, epsilon
+from fedbourse.units import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from fedbourse.game import Chunk, Equilibrium, Training
+    from fedbourse.game.columns import FloatArray
+
+STREAMED_ABOVE = 256 << 20
+"""Bytes of a file that is not read as a whole."""
+
+LISTED = 10**6
+"""How many of a stream's participants are listed."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The owners' values: a column, or a stream; and what owners are called, if that is known."""
+
+    data: Stream | npt.NDArray[Any]
+    named: bool = False
+    names: list[Any] | None = None
+    """Of a column's owners."""
+
+
+def owners_of(
+    values: str | None, uniform: str | None, owners: float | None, seed: float, names: str | None
+) -> Owners:
+    """Return the owners that the options give."""
+    if (values is None) == (uniform is None):
+        raise InvalidInput("give the owners' values by one of --values and --uniform")
+    if values is None:
+        if names is not None:
+            raise InvalidInput("--names goes with --values; values that are drawn have no names")
+        return Owners(_drawn(str(uniform), owners, seed))
+    if owners is not None:
+        raise InvalidInput("--owners goes with --uniform; a file says itself how many there are")
+    path, column = split_spec(values)
+    if _is_streamed(path):
+        return Owners(owners_in(path, column=column, names=names), named=names is not None)
+    found = positive("values", read_column(values, "value", "values"))
+    called = None if names is None else read_names(path, names)
+    return Owners(found, named=names is not None, names=called)
+
+
+def _is_streamed(path: str) -> bool:
+    """Say whether values are read chunk by chunk: a directory, a glob, or a large table."""
+    if os.path.exists(path):
+        large = os.path.isfile(path) and os.path.getsize(path) > STREAMED_ABOVE
+        return os.path.isdir(path) or (large and Path(path).suffix.lower() in READERS)
+    return glob.has_magic(path)
+
+
+def _drawn(uniform: str, owners: float | None, seed: float) -> npt.NDArray[Any]:
+    ends = low_and_high(uniform)
+    if owners is None:
+        raise InvalidInput("--uniform needs --owners, the number of values to draw")
+    count = whole_number("owners", owners, at_least=2, error=InvalidGame)
+    if count > 10**10:
+        raise InvalidGame(f"owners must be at most 1e10; found {count:g}")
+    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    return Uniform(*ends).rvs(size=(count,), random_state=rng)
+
+
+@contextmanager
+def shown_while_read(owners: Owners) -> Iterator[Stream | npt.NDArray[Any]]:
+    """Yield the values; while a stream is read, a terminal shows how far."""
+    if not isinstance(owners.data, Stream):
+        yield owners.data
+        return
+    stream, console = owners.data, Console(stderr=True)
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task, reading = progress.add_task("reading", total=None), 0
+
+        def read() -> Iterator[Chunk]:
+            nonlocal reading
+            reading, rows = reading + 1, 0
+            for chunk in stream.chunks():
+                rows += len(np.asarray(chunk.values))
+                progress.update(task, description=f"reading {reading}: {rows:,} rows")
+                yield chunk
+
+        yield Stream(read, again=stream.again)
+
+
+def unlisted(owners: Owners, found: Equilibrium) -> str:
+    """Say why those who take part cannot be listed; nothing where they can."""
+    if not isinstance(owners.data, Stream):
+        return ""
+    if found.count > LISTED:
+        return (
+            f"those who take part are not listed, as they are more than {LISTED}: "
+            "Equilibrium.budgets_of, in Python, reads them out chunk by chunk"
+        )
+    try:
+        found.participants  # noqa: B018
+    except InvalidGame as error:
+        return f"those who take part are not listed: {error}"
+    return ""
+
+
+def listed(
+    owners: Owners, found: Equilibrium, training: Training, largest: int | None
+) -> list[dict[str, Any]]:
+    """Return participants in order; or some with the largest budgets, these first."""
+    some: Any = slice(None) if largest is None else np.argsort(-found.budgets)[:largest]
+    places, budgets = found.participants[some], found.budgets[some]
+    fields = {
+        "index": places,
+        **_called(owners, found, some),
+        "value": _values(owners, found)[some],
+        "budget": budgets,
+        "payment": found.payments[some],
+        "utility": found.utilities[some],
+        "noise_scale": training.noise_scale(budgets, places),
+        "epsilon": epsilon(rho=budgets, delta=DELTA),
+    }
+    columns = [c.tolist() if isinstance(c, np.ndarray) else c for c in fields.values()]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _called(owners: Owners, found: Equilibrium, some: Any) -> dict[str, list[Any]]:
+    """Return what participants are called: by name, or by file and row."""
+    chosen = np.arange(len(found.participants))[some].tolist()
+    if owners.names is not None:
+        return {"name": [_plain(owners.names[found.participants[i]]) for i in chosen]}
+    if not isinstance(owners.data, Stream):
+        return {}
+    who = found.who
+    if owners.named:
+        return {"name": [_plain(who[i]) for i in chosen]}
+    return {"file": [who[i][0] for i in chosen], "row": [who[i][1] for i in chosen]}
+
+
+def _plain(name: Any) -> Any:
+    return name if isinstance(name, (str, int)) else str(name)
+
+
+def _values(owners: Owners, found: Equilibrium) -> FloatArray:
+    """Return the value of every participant."""
+    if not isinstance(owners.data, Stream):
+        column: FloatArray = owners.data[found.participants]
+        return column
+    if not found.count:
+        return np.empty(0)
+    return np.concatenate([block[found.budgets_of(block) > 0] for block in found.values()])

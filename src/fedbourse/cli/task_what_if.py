@@ -1,0 +1,113 @@
+"""``fedbourse task what-if``: what other rewards would buy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from fedbourse.cli.server_options import (
+    NO_OPTIONS,
+    Json,
+    ServerOptions,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    task_id,
+)
+from fedbourse.errors import InvalidInput
+from fedbourse.units import number, whole_number
+
+_COUNT_MAX = 200
+
+
+def what_if(
+    task: str,
+    /,
+    *,
+    rewards: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    owners: float | None = None,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
+    """Show what rewards would buy, before the task is settled.
+
+    From the values that owners told, where five or more did; otherwise from what the card assumes.
+
+    Examples:
+
+        fedbourse task what-if latest --rewards 1:20:20
+
+        fedbourse task what-if latest --rewards 5,10 --owners 1000 --json
+
+    Parameters
+    ----------
+    task
+        The task's id, or latest.
+    rewards
+        Rewards in credits: LOW:HIGH:COUNT, or numbers separated by commas; at most 200.
+    owners
+        As if so many owners were interested, with values as the card assumes them.
+    as_json
+        Print one JSON document.
+    """
+    asked: dict[str, object] = {"rewards": ",".join(map(repr, rewards_of(rewards)))}
+    if owners is not None:
+        asked["owners"] = whole_number("owners", owners, at_least=2)
+    with server.connect() as connection:
+        found = connection.get(f"/v1/tasks/{task_id(connection, task)}/what-if", asked)
+    if as_json:
+        print_json(found)
+        return
+    models = found["models"]
+    print_facts(
+        {
+            "task": found["task"],
+            "rests on": found["why"],
+            "would take part": f"{found['participants']} of {found['owners']} owners",
+        }
+    )
+    print_line("")
+    print_table(
+        ("reward", "total budget", *(f"{each['model']}: accuracy, utility" for each in models)),
+        [
+            (
+                f"{reward:g}",
+                f"{found['total_budgets'][i]:.4g}",
+                *(f"{m['accuracy'][i]:.1%}, {m['utility'][i]:.4g}" for m in models),
+            )
+            for i, reward in enumerate(found["rewards"])
+        ],
+    )
+    print_line("")
+    print_facts(
+        {
+            f"best by {m['model']}": f"{m['best_reward']:.4g}, for {m['best_utility']:.4g}"
+            for m in models
+        }
+    )
+
+
+def rewards_of(text: str) -> list[float]:
+    """Read LOW:HIGH:COUNT, or numbers separated by commas.
+
+    >>> rewards_of("1:2:3"), rewards_of("4,8")
+    ([1.0, 1.5, 2.0], [4.0, 8.0])
+    """
+    try:
+        numbers = [float(part) for part in text.split(":" if ":" in text else ",")]
+    except ValueError:
+        numbers = []
+    if not numbers or (":" in text and len(numbers) != 3):
+        raise InvalidInput(
+            f"--rewards must be LOW:HIGH:COUNT or numbers separated by commas, such as 1:20:20 or "
+            f"1,5,10; found {text!r:.60}"
+        )
+    if ":" in text:
+        low, high = number("LOW", numbers[0], above=0), number("HIGH", numbers[1], above=0)
+        count = whole_number("COUNT", numbers[2], at_least=1)
+        if count > _COUNT_MAX:
+            raise InvalidInput(f"--rewards must be at most {_COUNT_MAX} numbers; found {count}")
+        return [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
+    return [number("--rewards", each, above=0) for each in numbers]

@@ -1,0 +1,70 @@
+"""Which files a path means: one file, all tables in a directory, or all that a glob matches."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedbourse.errors import InvalidFile
+from fedbourse.files.columns import cannot_be_read
+from fedbourse.files.tables import READERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KINDS = f"{', '.join(list(READERS)[:-1])} or {list(READERS)[-1]}"
+
+
+def tables_in(path: str) -> dict[str, str]:
+    """Return the files that a path means, each by its path within the directory, in that order."""
+    if os.path.isdir(path):
+        found = list(_tables_below(path))
+        if not found:
+            raise InvalidFile(f"{path} must hold {_KINDS} files; found none")
+        return _by_source(found, path)
+    if os.path.exists(path) or not glob.has_magic(path):
+        return {os.path.basename(path): _checked(path)}
+    found = []
+    for match in glob.glob(path, recursive=True):
+        found += _tables_below(match) if os.path.isdir(match) else [_checked(match)]
+    if not found:
+        raise InvalidFile(f"{path} must match {_KINDS} files; it matches none")
+    return _by_source(found, _fixed_part(path))
+
+
+def _tables_below(directory: str) -> Iterator[str]:
+    """Yield the tables in a directory and its subdirectories; names with . or _ are hidden."""
+
+    def stop(error: OSError) -> None:
+        raise cannot_be_read(error.filename, error) from None
+
+    for folder, inner, files in os.walk(directory, onerror=stop):
+        inner[:] = [name for name in inner if not name.startswith((".", "_"))]
+        for name in files:
+            if kind_of(name) in READERS and not name.startswith((".", "_")):
+                yield os.path.join(folder, name)
+
+
+def kind_of(path: str) -> str:
+    """Return the ending of a file's name."""
+    return Path(path).suffix.lower()
+
+
+def _checked(path: str) -> str:
+    if kind_of(path) not in READERS:
+        raise InvalidFile(f"{path} must end in {_KINDS}; found {kind_of(path)!r}")
+    return path
+
+
+def _fixed_part(pattern: str) -> str:
+    """Return the directory that all matches of a glob lie in."""
+    while glob.has_magic(pattern):
+        pattern = os.path.dirname(pattern)
+    return pattern
+
+
+def _by_source(files: list[str], directory: str) -> dict[str, str]:
+    found = {Path(os.path.relpath(file, directory or ".")).as_posix(): file for file in files}
+    return dict(sorted(found.items()))

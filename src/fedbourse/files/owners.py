@@ -1,0 +1,128 @@
+"""Owners' values in files, as a stream of chunks: more of them than memory holds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbourse.errors import InvalidFile
+from fedbourse.files.columns import arrow, chosen_column, is_numeric, refuse_nulls
+from fedbourse.files.listing import kind_of, tables_in
+from fedbourse.files.read_ahead import Piece, in_order
+from fedbourse.files.tables import Table, open_table
+from fedbourse.game.stream import ROWS, Chunk, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+USUAL = ("value", "values")
+"""What a column of values is called."""
+
+NAMED_ROWS = 1 << 17
+"""Rows of a chunk with names, which as Python's texts take some ten times as much memory."""
+
+
+def owners_in(
+    path: str | os.PathLike[str], *, column: str | None = None, names: str | None = None
+) -> Stream:
+    """Return the owners' values in files as a stream, to be read as often as needed.
+
+    ``path`` is a file, a directory with all tables in it, or a glob: .parquet, .csv, .arrow and
+    .feather. Values are the numbers in ``column``; where none is named, in the only one, or in
+    the one called value or values. Owners are known by file and row, from 0 in each file; or by
+    what the column ``names`` calls them.
+
+    A few million rows are held at a time, some 100 MB, however large the files are; of Arrow files
+    a few of the batches that they were written in.
+
+    >>> import pathlib, tempfile
+    >>> from fedbourse import equilibrium
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "north.csv"
+    >>> _ = file.write_text("owner,value\\nann,1\\nben,5\\ncid,1.5\\n")
+    >>> equilibrium(owners_in(folder.name), reward=10).who
+    [('north.csv', 0), ('north.csv', 2)]
+    >>> equilibrium(owners_in(file, names="owner"), reward=10).who
+    ['ann', 'cid']
+    >>> folder.cleanup()
+    """
+    files = tables_in(os.fspath(path))
+    arrow(next(map(kind_of, files.values())))
+    return Stream(lambda: _Reading(files, column, names).chunks())
+
+
+@dataclass
+class _Part:
+    """A file whose rows are being read."""
+
+    source: str
+    path: str
+    column: str
+    row: int = 0
+
+
+class _Reading:
+    """One reading of all files."""
+
+    def __init__(self, files: dict[str, str], column: str | None, names: str | None) -> None:
+        self._files, self._column, self._names = files, column, names
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, file by file."""
+        step = ROWS if self._names is None else NAMED_ROWS
+        for part, batch in in_order(self._pieces()):
+            for start in range(0, batch.num_rows, step):
+                yield self._chunk(part, batch.slice(start, step))
+
+    def _pieces(self) -> Iterator[Piece]:
+        for source, path in self._files.items():
+            table = open_table(path, kind_of(path))
+            column = chosen_column(path, table.names, self._column, USUAL, "with column=")
+            self._column = column  # all files have the same one
+            if self._names is not None:
+                chosen_column(path, table.names, self._names, (), "")
+            _refuse_other_types(path, column, table)
+            columns = [column, *([self._names] if self._names not in (None, column) else [])]
+            part = _Part(source, path, column)
+            for piece in table.pieces(columns):
+                yield Piece(piece.rows, partial(_of, part, piece))
+
+    def _chunk(self, part: _Part, batch: Any) -> Chunk:
+        first, part.row = part.row, part.row + batch.num_rows
+        values = _decoded(batch.column(part.column))
+        refuse_nulls(part.path, part.column, values, first)
+        if str(values.type).startswith("decimal"):
+            values = values.cast("float64")
+        if self._names is None:
+            return Chunk(values.to_numpy(zero_copy_only=False), source=part.source)
+        names = _decoded(batch.column(self._names))
+        refuse_nulls(part.path, self._names, names, first)
+        return Chunk(values.to_numpy(zero_copy_only=False), _objects(names), part.source)
+
+
+def _of(part: _Part, piece: Piece) -> list[tuple[_Part, Any]]:
+    return [(part, batch) for batch in piece.read()]
+
+
+def _refuse_other_types(path: str, column: str, table: Table) -> None:
+    kind = table.type_of(column)
+    if kind is not None and not is_numeric(kind):
+        raise InvalidFile(f"{path}, column {column}, must hold numbers; found {kind}")
+
+
+def _decoded(column: Any) -> Any:
+    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+
+
+def _objects(names: Any) -> npt.NDArray[Any]:
+    """Return names as NumPy holds them: whole numbers and texts as such, all else as objects."""
+    found: npt.NDArray[Any] = names.to_numpy(zero_copy_only=False)
+    if found.dtype.kind in "iuO":
+        return found
+    return np.asarray(names.to_pylist(), dtype=object)

@@ -1,0 +1,249 @@
+"""Files of tables, of which some columns are read piece by piece: Parquet, CSV and Arrow."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fedbourse.errors import InvalidFile
+from fedbourse.files.columns import arrow, explained, is_number
+from fedbourse.files.read_ahead import Piece, one_ahead
+from fedbourse.game.stream import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LARGE = 4 * ROWS
+"""Rows of a Parquet row group that is too large to be read as a whole."""
+
+BUFFER = 1 << 20
+BLOCK = 1 << 24
+"""Bytes of a CSV file that are parsed at a time: half a million rows or so."""
+
+
+class Table(Protocol):
+    """A file with named columns."""
+
+    @property
+    def names(self) -> list[str]:
+        """Return what its columns are called."""
+        ...
+
+    def type_of(self, column: str) -> Any:
+        """Return a column's Arrow type; None where the file does not say."""
+        ...
+
+    def pieces(self, columns: list[str]) -> Iterator[Piece]:
+        """Yield the rows of these columns, the first of which holds numbers, in order."""
+        ...
+
+
+def open_table(path: str, kind: str) -> Table:
+    """Open a file of one of the ``READERS``."""
+    with explained(path, kind):
+        with open(path, "rb") as file:  # for the system's own words where it may not be read
+            if not file.read(1):
+                raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
+        return READERS[kind](path)
+
+
+class ParquetTable:
+    """A Parquet file: runs of row groups, which threads can read each by itself."""
+
+    def __init__(self, path: str) -> None:
+        """Read the footer."""
+        arrow(".parquet")
+        import pyarrow.parquet as pq
+
+        self._open = partial(pq.ParquetFile, path, pre_buffer=False)
+        self._path = path
+        with self._open() as file:
+            self._metadata, self._schema = file.metadata, file.schema_arrow
+
+    @property
+    def names(self) -> list[str]:
+        """Return what its columns are called."""
+        return list(self._schema.names)
+
+    def type_of(self, column: str) -> Any:
+        """Return a column's Arrow type."""
+        return self._schema.field(column).type
+
+    def pieces(self, columns: list[str]) -> Iterator[Piece]:
+        """Yield runs of row groups of about ``ROWS`` rows; of large row groups, their batches."""
+        groups = [
+            self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)
+        ]
+        if max(groups, default=0) > LARGE:
+            yield from _read_already(self._batches(columns))
+            return
+        start = 0
+        while start < len(groups):
+            stop, rows = start + 1, groups[start]
+            while stop < len(groups) and rows + groups[stop] <= ROWS:
+                rows += groups[stop]
+                stop += 1
+            yield Piece(rows, partial(self._groups, range(start, stop), columns))
+            start = stop
+
+    def _groups(self, run: range, columns: list[str]) -> list[Any]:
+        with explained(self._path, ".parquet"), self._open(metadata=self._metadata) as file:
+            table = file.read_row_groups(list(run), columns=columns, use_threads=False)
+            found: list[Any] = table.to_batches()
+            return found
+
+    def _batches(self, columns: list[str]) -> Iterator[Any]:
+        with (
+            explained(self._path, ".parquet"),
+            self._open(metadata=self._metadata, buffer_size=BUFFER) as file,
+        ):
+            yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
+
+
+class ArrowTable:
+    """An Arrow file or stream, Feather too, in the batches that it was written in."""
+
+    def __init__(self, path: str) -> None:
+        """Read the schema."""
+        self._path = path
+        self._schema = self._open(None).schema
+
+    @property
+    def names(self) -> list[str]:
+        """Return what its columns are called."""
+        return list(self._schema.names)
+
+    def type_of(self, column: str) -> Any:
+        """Return a column's Arrow type."""
+        return self._schema.field(column).type
+
+    def pieces(self, columns: list[str]) -> Iterator[Piece]:
+        """Yield the batches, cut where they are long."""
+        yield from _read_already(self._batches(columns))
+
+    def _open(self, columns: list[str] | None) -> Any:
+        pa = arrow(".arrow")
+        from pyarrow import ipc
+
+        fields = [self._schema.get_field_index(name) for name in columns] if columns else None
+        options = ipc.IpcReadOptions(included_fields=fields)
+        try:
+            return ipc.open_file(pa.OSFile(self._path), options=options)
+        except pa.ArrowInvalid:
+            return ipc.open_stream(pa.OSFile(self._path), options=options)
+
+    def _batches(self, columns: list[str]) -> Iterator[Any]:
+        with explained(self._path, ".arrow"):
+            reader = self._open(columns)
+            count = getattr(reader, "num_record_batches", None)
+            batches = reader if count is None else map(reader.get_batch, range(count))
+            for batch in batches:
+                for start in range(0, batch.num_rows, ROWS):
+                    yield batch.slice(start, ROWS)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Where the table lies in a CSV file, between blank lines and a byte order mark."""
+
+    start: int
+    stop: int
+    names: list[str]
+    header: bool
+    empty: bool
+    """Whether there is nothing but a header."""
+
+
+class CsvTable:
+    """A CSV file, parsed block by block; numbers in its first line mean that it has no header."""
+
+    def __init__(self, path: str) -> None:
+        """Read the first line."""
+        self._path, self._span = path, _span(path)
+
+    @property
+    def names(self) -> list[str]:
+        """Return what its columns are called: f0, f1, ... where it does not say."""
+        return self._span.names
+
+    def type_of(self, column: str) -> Any:
+        """Return None: every cell says for itself whether it is a number."""
+        return None
+
+    def pieces(self, columns: list[str]) -> Iterator[Piece]:
+        """Yield the rows, block by block."""
+        if not self._span.empty:
+            yield from _read_already(self._batches(columns))
+
+    def _batches(self, columns: list[str]) -> Iterator[Any]:
+        pa = arrow(".csv")
+        from pyarrow import csv as arrow_csv
+
+        span = self._span
+        types = dict.fromkeys(columns, pa.string()) | {columns[0]: pa.float64()}
+        with explained(self._path, ".csv"), pa.OSFile(self._path) as file:
+            try:
+                yield from arrow_csv.open_csv(
+                    file.get_stream(span.start, span.stop - span.start),
+                    arrow_csv.ReadOptions(
+                        use_threads=False,  # which lets errors name the row
+                        block_size=BLOCK,
+                        column_names=span.names,
+                        skip_rows=int(span.header),
+                    ),
+                    arrow_csv.ParseOptions(ignore_empty_lines=False),
+                    arrow_csv.ConvertOptions(
+                        column_types=types,
+                        include_columns=columns,
+                        null_values=[""],  # nan is a number, if no value
+                        strings_can_be_null=True,
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                raise self._in_words(error, columns[0]) from None
+
+    def _in_words(self, error: Exception, column: str) -> Exception:
+        found = re.search(r"Row #(\d+): CSV conversion .*invalid value '(.*)'", str(error), re.S)
+        if found is None:
+            return error
+        row = int(found[1]) - 1 - self._span.header
+        return InvalidFile(
+            f"{self._path}, column {column}, row {row}: {found[2]!r:.60} is no number"
+        )
+
+
+def _read_already(batches: Iterator[Any]) -> Iterator[Piece]:
+    """Yield what must be read in order by one thread, one batch ahead."""
+    for batch in one_ahead(batches):
+        yield Piece(batch.num_rows, partial(list, [batch]))
+
+
+def _span(path: str) -> _Span:
+    blank, edge = b" \t\r\n", 1 << 20
+    with open(path, "rb") as file:
+        head = file.read(edge)
+        size = file.seek(0, 2)
+        file.seek(max(0, size - edge))
+        stop = (
+            size - edge + len(file.read().rstrip(blank)) if size > edge else len(head.rstrip(blank))
+        )
+    mark = len(head) - len(head.removeprefix(b"\xef\xbb\xbf"))
+    start = mark + len(head[mark:]) - len(head[mark:].lstrip(blank))
+    if stop <= start:
+        raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
+    line = head[start:stop].splitlines()[0]
+    names = [cell.strip() for cell in next(csv.reader([line.decode()]))]
+    if all(map(is_number, names)):
+        return _Span(start, stop, [f"f{i}" for i in range(len(names))], header=False, empty=False)
+    return _Span(start, stop, names, header=True, empty=start + len(line) >= stop)
+
+
+READERS: dict[str, Callable[[str], Table]] = {
+    ".parquet": ParquetTable,
+    ".csv": CsvTable,
+    ".arrow": ArrowTable,
+    ".feather": ArrowTable,
+}
