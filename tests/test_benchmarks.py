@@ -104,3 +104,22 @@ def test_the_benchmark_of_the_network_has_its_rows() -> None:
     assert cells[:3] == ["2", "5", "exact"]
     assert all(float(cell) > 0 for cell in (*cells[3:7], *cells[8:]))
     assert re.search(r"The goal is (met|missed): the largest ratio is", done.stdout)
+
+
+def test_the_benchmark_of_a_large_market_has_its_rows() -> None:
+    script = str(ROOT / "benchmarks" / "market_scale.py")
+    done = subprocess.run(
+        [sys.executable, script, "--owners", "2000"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [cells for cells in rows(done.stdout, "A million owners") if len(cells) == 8]
+    assert [cells[1] for cells in found] == [
+        *["announce", "what-if"] * 2,
+        "tick",
+        "settle",
+    ]

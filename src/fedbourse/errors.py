@@ -111,6 +111,10 @@ class Conflict(FedbourseError):
     http_status = 409
 
 
+class Withdrawn(Conflict):
+    """The owner has withdrawn from the task, and that cannot be taken back."""
+
+
 class TooLarge(FedbourseError):
     """The body of a request exceeds what the market reads."""
 

@@ -80,7 +80,7 @@ class MaliciousMarket:
         self.asked: dict[int, str] = {}
         self.keys: dict[str, list[str]] = defaultdict(list)
         """The idempotency keys of all writes, by the last part of their paths."""
-        self.ticks = 1
+        self.ticks, self.withdrawals = 1, 0
         self._lock = threading.Lock()
 
     @property
@@ -106,6 +106,8 @@ class MaliciousMarket:
         with self._lock:
             *_, last = path.split("/")
             name = {TASK: "task", "terms": "decide", "answer": "take"}.get(last, last)
+            if method == "DELETE":
+                name = "withdraw"
             return getattr(self, f"_{name.replace('enrolments', 'enrol')}")(path, query, body)
 
     def _market(self, *_: Any) -> Any:
@@ -141,10 +143,18 @@ class MaliciousMarket:
         return self._said("card", {"card": self.card.document, "digest": self.card.digest})
 
     def _interest(self, *_: Any) -> Any:
+        if "interest" in self.cheats:
+            return self._said("interest", {})
         self.state = "announced"
         return {}
 
+    def _withdraw(self, *_: Any) -> Any:
+        self.withdrawals += 1
+        return self._said("withdraw", {"task": TASK, "owner": OWNER, "at_ms": 1})
+
     def _plan(self, _: str, __: Any, body: bytes) -> Any:
+        if "plan" in self.cheats:
+            return self._said("plan", {})
         self.budget = json.loads(body)["budget"]
         self.plans.append(self.budget)
         self.tick += 1
@@ -273,7 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # the device has read enough
             self.wfile.write(said.body)
 
-    do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the library's names
+    do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the library's names
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

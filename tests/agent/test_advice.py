@@ -65,6 +65,14 @@ def test_before_an_announcement_others_are_assumed() -> None:
     assert "from 1 to 5, as the buyer assumes" in asked(OPEN, card=assumed).basis
 
 
+def test_others_sell_all_that_they_would_where_the_asking_owner_is_priced_out() -> None:
+    assumptions = {"weight": 9.0, "values_low": 1.0, "values_high": 5.0}  # rivals of 2 and 4
+    card = TaskCard.of({**CARD.document, "reward": 12.5, "assumptions": assumptions})
+    advice = asked({**OPEN, "interested": 3}, card=card, value=8.0)
+    assert advice.others == pytest.approx(12.5 / 6)  # R / (2 + 4), and not 25/18
+    assert advice.best.budget == 0
+
+
 def test_a_reward_that_is_not_known_yet_is_said() -> None:
     best = {**CARD.document, "reward": "best", "max_reward": 9.0, "assumptions": {"weight": 9.0}}
     with pytest.raises(InvalidInput, match="not announced yet"):

@@ -25,6 +25,7 @@ from cli.markets import (
 from fedbourse.cli import main
 from fedbourse.cli.device_chart import chart
 from fedbourse.privacy.zcdp import epsilon
+from fedbourse.wire.connection import Connection
 
 ROUNDS = 6
 LAYOUT = {
@@ -428,6 +429,52 @@ def test_no_more_than_the_largest_epsilon_is_sold(world) -> None:
     assert 0 < deal["epsilon"] <= 1
     assert not deal["value_reported"]
     assert world("device", "ledger", "--folder", bob)["deals"][0]["value_reported"]
+
+
+def test_an_owner_withdraws_and_its_device_stops_by_itself(world, refused, cli) -> None:
+    ann, bob, cleo = (world.device(name) for name in ("ann", "bob", "cleo"))
+    task = world.task()
+    for folder in (ann, bob, cleo):
+        world("device", "join", task, "--no-wait", "--folder", folder)
+    for _ in range(2):
+        deal = world("device", "withdraw", task, "--folder", ann)
+        assert (deal["state"], deal["spent"]) == ("declined", 0)
+        assert "withdrawn" in deal["outcome"]
+    code, said = refused("device", "join", task, "--folder", ann)
+    assert code == 11
+    assert "you have withdrawn from this task" in said
+    code, out, _ = cli("device", "withdraw", task, "--folder", ann)
+    assert code == 0
+    assert "the owner has withdrawn: nothing was sold" in " ".join(out.split())
+    assert world.shell.json("task", "show", task, token=world.buyer)["interested"] == 2
+    assert world("device", "run", "--folder", ann)["deals"] == []
+    world.announce(task)
+    with started(("run", "--folder", bob), ("run", "--folder", cleo)) as running:
+        for process in running:
+            assert process.wait(timeout=WAIT_S) == 0, process.stderr.read()
+    assert refused("device", "withdraw", task, "--folder", bob)[0] == 11  # it has ended
+    assert refused("device", "withdraw", "f" * 24, "--folder", bob)[0] == 10
+    (left,) = world("device", "ledger", "--folder", ann)["deals"]
+    assert left["state"] == "declined"
+    assert left["earned_micro"] == 0
+
+
+def test_a_token_withdraws_for_a_device_that_runs(world) -> None:
+    ann, bob, cleo = (world.device(name) for name in ("ann", "bob", "cleo"))
+    task = world.task()
+    for folder in (ann, bob, cleo):
+        world("device", "join", task, "--no-wait", "--folder", folder)
+    owner = world("device", "ledger", "--folder", ann)["deals"][0]["owner"]
+    token = new_token(world.shell, world.market, owner, world.folder)
+    with started(("run", "--folder", ann)) as (running,):
+        wait_for(running, "following")
+        with Connection(world.market.url, token=token.read_text().strip()) as line:
+            assert line.delete(f"/v1/tasks/{task}/interest")["owner"] == owner
+        world.announce(task)
+        assert running.wait(timeout=WAIT_S) == 0, running.stderr.read()
+    (left,) = world("device", "ledger", "--folder", ann)["deals"]
+    assert left["state"] == "declined"
+    assert "withdrawn" in left["outcome"]
 
 
 def test_a_task_that_is_not_open_or_not_there_cannot_be_joined(world, refused) -> None:

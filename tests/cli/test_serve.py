@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
+import anyio
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -369,3 +370,95 @@ def test_a_balance_that_was_changed_by_hand_is_not_served(tmp_path, capsys) -> N
     code, sentence = refused(capsys, "--folder", folder, "--port", "0")
     assert code == 15
     assert "1 accounts do not hold what their transfers leave, owner:evil among them" in sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--host", "0.0.0.0"], "is for this machine alone, and 0.0.0.0 can be reached"),
+        (["--workers", "2"], "is served by one process; found 2 workers"),
+        (["--database", "sqlite:///x.db"], "has no use for a database of its own"),
+        (["--behind-proxy"], "has no use for a proxy"),
+        (["--public-host", "demo.example"], "has no use for public hosts"),
+    ],
+)
+def test_a_demonstration_is_for_this_machine_alone(
+    capsys, tmp_path, monkeypatch, arguments, sentence
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said = refused(capsys, "--demo", "--port", "0", *arguments)
+    assert (code, sentence in said) == (2, True), said
+    assert not list(tmp_path.iterdir())
+
+
+def test_made_up_tasks_and_a_real_market_share_no_folder(capsys, tmp_path) -> None:
+    real, other, demo = (tmp_path / name for name in ("real", "other", "demo"))
+    with running_market(real):
+        pass
+    code, said = refused(capsys, "--demo", "--folder", real, "--port", "0")
+    assert (code, "holds a real market, which is never filled" in said) == (11, True)
+    other.mkdir(mode=0o700)
+    (other / "thesis.txt").write_text("")
+    code, said = refused(capsys, "--demo", "--folder", other, "--port", "0")
+    assert (code, "it holds 'thesis.txt'" in said) == (5, True)
+    demo.mkdir(mode=0o700)
+    (demo / "demo.json").write_text("{}")
+    code, said = refused(capsys, "--folder", demo, "--port", "0")
+    assert (code, "whose money is play money; serve it with --demo" in said) == (11, True)
+
+
+def test_a_demonstration_whose_operator_is_gone_says_so(tmp_path) -> None:
+    folder = tmp_path / "demo"
+    with running_market(folder, "--demo") as first:
+        assert set(first.ready["tokens"]) == {"buyer", "owner", "operator", "auditor"}
+        assert first.ready["demo"] is True
+    (folder / "operator.token").unlink()
+    serve = command("serve", "--demo", "--folder", folder, "--port", "0")
+    done = subprocess.run(serve, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 2
+    assert "is gone, and with it the operator of the demonstration" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_people_are_told_how_to_sign_in_and_that_all_is_made_up(tmp_path) -> None:
+    serve = command("serve", "--demo", "--folder", tmp_path / "m", "--port", "0")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(serve, **pipes) as process:
+        lines = [process.stdout.readline() for _ in range(9)]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+    assert lines[0].startswith("fedbourse demonstration at http://127.0.0.1:")
+    assert "made up" in lines[1]
+    assert "play money" in lines[1]
+    said = {line.split()[0]: line.split()[1:] for line in lines[3:7]}
+    assert {kind: each[0] for kind, each in said.items()} == {
+        "buyer": "buyer:demo",
+        "owner": "owner:ann",
+        "operator": "operator:main",
+        "auditor": "auditor:demo",
+    }
+    assert all(each[1].startswith("fbt_") for each in said.values())
+    assert (process.returncode, "Traceback" in err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "rung"),
+    [
+        ("/tasks/018f0c3e9a5b7d2c4e6f8a1b/announce", 303, ["018f0c3e9a5b7d2c4e6f8a1b"]),
+        ("/v1/tasks/018f0c3e9a5b7d2c4e6f8a1b/announce", 200, ["018f0c3e9a5b7d2c4e6f8a1b"]),
+        ("/sign-out", 303, [None]),
+        ("/tasks/018f0c3e9a5b7d2c4e6f8a1b/announce", 422, []),
+    ],
+)
+def test_a_form_that_was_carried_out_wakes_the_clock(path, status, rung) -> None:
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message):
+        pass
+
+    alarm = mock.Mock()
+    wakes = bootstrap_market.WakesClock(app, alarm, mock.Mock())
+    anyio.run(wakes, {"type": "http", "method": "POST", "path": path}, None, send)
+    assert [call.args[0] for call in alarm.ring.call_args_list] == rung

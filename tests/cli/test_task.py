@@ -101,6 +101,24 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     assert "2 signed, 1 declined; 0.750000 credits go back" in out
 
 
+def test_a_buyer_asks_what_rewards_would_buy(shell, market, acme, tmp_path) -> None:
+    file = tmp_path / "assuming.json"
+    file.write_text(json.dumps(CARD | {"assumptions": {"weight": 20.0}}))
+    draft = shell.json("task", "create", file, token=acme)["task"]
+    asked = ("task", "what-if", draft, "--rewards", "1:20:20", "--owners", "500")
+    found = shell.json(*asked, token=acme)
+    assert (found["basis"], found["owners"]) == ("assumed", 500)
+    assert found["rewards"] == [float(n) for n in range(1, 21)]
+    by_list = ("task", "what-if", draft, "--rewards", "2,20", "--owners", "500")
+    two = shell.json(*by_list, token=market.operator)
+    assert two["total_budgets"] == [found["total_budgets"][1], found["total_budgets"][19]]
+    code, out, _ = shell(*asked, token=acme)
+    assert code == 0
+    assert "500 owners with values spread evenly over 1 to 5: as asked for" in " ".join(out.split())
+    for model in found["models"]:
+        assert f"best by {model['model']}" in out
+
+
 def test_watching_shows_events_as_they_happen_and_ends_with_the_task(
     shell, market, acme, card
 ) -> None:
@@ -261,6 +279,13 @@ def test_wrong_input_gets_one_sentence(shell, market, acme, card, tmp_path) -> N
         (["watch", draft], None, 10),
         (["watch", draft, "--after", "1.5"], acme, 2),
         (["list", "--limit", "0"], acme, 2),
+        (["what-if", draft, "--rewards", "1:x:3"], acme, 2),
+        (["what-if", draft, "--rewards", "1:9"], acme, 2),
+        (["what-if", draft, "--rewards", "0,1"], acme, 2),
+        (["what-if", draft, "--rewards", "1:9:201"], acme, 2),
+        (["what-if", draft, "--rewards", "1,2", "--owners", "1"], acme, 2),
+        (["what-if", draft, "--rewards", "1,2"], other, 10),
+        (["what-if", draft, "--rewards", "1,2"], None, 8),
         (["list", "--state", "asleep"], acme, 2),
     ]:
         assert shell.refused("task", *arguments, token=token)[0] == code, arguments

@@ -26,8 +26,9 @@ def vesting_rounds_up(patch) -> None:
 
 
 def each_payment_is_rounded_down(patch) -> None:
-    def rounded(budgets, reward):
-        return [int(reward * budget / sum(budgets)) for budget in budgets]
+    def rounded(read, reward):
+        total = sum(sum(chunk) for chunk in read())
+        return lambda budgets: [int(reward * budget / total) for budget in budgets]
 
     patch.setitem(settlement.COMPENSATIONS, "proportional", rounded)
 
@@ -133,6 +134,35 @@ def a_deposit_counts_each_time(patch) -> None:
     patch.setattr(Market, "pay", again)
 
 
+def a_withdrawn_plan_stays(patch) -> None:
+    withdraw = SqlUnit.withdraw
+
+    def half(self, withdrawal, *, from_interests):
+        plan = self.plan(withdrawal.task, withdrawal.owner)
+        withdraw(self, withdrawal, from_interests=from_interests)
+        if plan is not None:
+            self.put_plan(plan)
+
+    patch.setattr(SqlUnit, "withdraw", half)
+
+
+def a_tick_waits_for_those_who_withdrew(patch) -> None:
+    patch.setattr(SqlUnit, "count_withdrawn", lambda self, task: 0)
+
+
+def who_withdrew_may_come_back(patch) -> None:
+    patch.setattr(selling, "_refuse_withdrawn", lambda unit, task, who: None)
+
+
+def a_withdrawn_interest_leaves_the_log(patch) -> None:
+    withdraw = SqlUnit.withdraw
+
+    def thorough(self, withdrawal, *, from_interests):
+        withdraw(self, withdrawal, from_interests=True)
+
+    patch.setattr(SqlUnit, "withdraw", thorough)
+
+
 def erasure_drops_the_leaf(patch) -> None:
     erase = SqlUnit.erase
 
@@ -186,6 +216,10 @@ FAULTS = [
     anybody_may_cancel,
     deadlines_do_not_bind_owners,
     a_deposit_counts_each_time,
+    a_withdrawn_plan_stays,
+    a_tick_waits_for_those_who_withdrew,
+    who_withdrew_may_come_back,
+    a_withdrawn_interest_leaves_the_log,
     erasure_drops_the_leaf,
     events_forget_the_one_before,
     upfront_pays_with_each_answer_as_well,

@@ -19,7 +19,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fedbourse.errors import Conflict, FedbourseError, InvalidInput, InvalidTransfer, NotAllowed
+from fedbourse.errors import (
+    Conflict,
+    FedbourseError,
+    InvalidInput,
+    InvalidTransfer,
+    NotAllowed,
+    Withdrawn,
+)
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market import (
     accounts,
@@ -146,7 +153,9 @@ class Life(LifeModel):
                 self.announce(sale),
             ),
             "settled": lambda sale: (
-                self.plan(sale, by_dice(dice, REPLIES), 6),
+                self.plan(sale, by_dice(dice, REPLIES), 1),
+                self.step_back(sale, self.owners[dice % OWNERS], False) if dice % 5 == 1 else None,
+                self.plan(sale, by_dice(dice, REPLIES), 5),
                 self.settle(sale),
             ),
             "training": lambda sale: (
@@ -231,7 +240,7 @@ class Life(LifeModel):
     @precondition(lambda self: self.sales)
     @rule(
         which=TASK,
-        what=st.sampled_from(["answer", "answer", "decide", "plan", "interest"]),
+        what=st.sampled_from(["answer", "answer", "decide", "plan", "interest", "withdraw"]),
         dice=DICE,
         times=st.integers(1, 8),
         moves=st.sampled_from([True, True, False]),
@@ -241,6 +250,9 @@ class Life(LifeModel):
             self.interest(self.one(which, State.OPEN), by_dice(dice, INTERESTS))
         elif what == "plan":
             self.plan(self.one(which, State.ANNOUNCED), by_dice(dice, REPLIES), times)
+        elif what == "withdraw":
+            sale = self.one(which, State.OPEN, State.ANNOUNCED)
+            self.step_back(sale, self.owners[dice % OWNERS], moves)
         elif what == "decide":
             self.decide(self.one(which, State.SETTLED), by_dice(dice, DECISIONS))
         else:
@@ -255,16 +267,44 @@ class Life(LifeModel):
         for owner, said in zip(self.owners, told, strict=True):
             if said == "absent":
                 continue
+            gone = owner.name in sale.withdrawn
             self.attempt(
-                refused,
+                refused or (Withdrawn if gone else None),
                 selling.register_interest,
                 owner.caller,
                 sale.id,
                 value=owner.value if said == "tells" else None,
                 previous=hash,
             )
-            if not refused:
+            if not refused and not gone:
                 sale.interested.add(owner.name)
+
+    def step_back(self, sale, owner, moves) -> None:
+        early = sale.state in (State.OPEN, State.ANNOUNCED)
+        known = owner.name in sale.withdrawn or (early and owner.name in sale.interested)
+        for _ in range(2):
+            self.attempt(None if known else FedbourseError, selling.withdraw, owner.caller, sale.id)
+        if known and early:
+            sale.withdrawn.add(owner.name)
+            sale.plans.pop(owner.name, None)
+            if sale.state is State.OPEN:
+                sale.interested.discard(owner.name)
+            self.come_back(sale, owner)
+        if moves:
+            self.advance()
+
+    def come_back(self, sale, owner) -> None:
+        """What an owner who has withdrawn said is gone, and it says nothing more."""
+        with self.trading.store.read() as unit:
+            assert unit.plan(sale.id, owner.name) is None
+        task, late = self.trading.task(sale.id), self.now >= sale.deadline
+        if sale.state is State.OPEN:
+            command, said = selling.register_interest, {"value": 1.0}
+            said["previous"] = task.card.digest
+        else:
+            command, said = selling.submit_plan, {"tick": task.tick, "budget": 1.0}
+            said["previous"] = task.offer
+        self.attempt(Conflict if late else Withdrawn, command, owner.caller, sale.id, **said)
 
     def plan(self, sale, replies, ticks) -> None:
         for _ in range(ticks):
@@ -279,6 +319,10 @@ class Life(LifeModel):
             self.advance()
 
     def plan_one(self, sale, task, owner, reply) -> None:
+        if owner.name in sale.withdrawn:
+            options = {"tick": task.tick, "budget": 1.0, "previous": task.offer}
+            self.attempt(Withdrawn, selling.submit_plan, owner.caller, sale.id, **options)
+            return
         if reply == "best":
             if owner.name in sale.interested:
                 sale.plans[owner.name] = (task.tick, self.trading.plan(owner, task).budget)

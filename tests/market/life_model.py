@@ -53,6 +53,7 @@ class Sale:
     tick_ends: int | None = None
     held: bool = False
     interested: set = field(default_factory=set)
+    withdrawn: set = field(default_factory=set)
     plans: dict = field(default_factory=dict)
     """owner: (tick, budget)"""
     pay: dict = field(default_factory=dict)
@@ -61,6 +62,12 @@ class Sale:
     round: int = 0
     answers: dict = field(default_factory=dict)
     """(round, owner): (bytes, receipt)"""
+
+    def asked(self) -> set:
+        return self.interested - self.withdrawn
+
+    def too_few(self) -> bool:
+        return len(self.asked()) < self.least
 
     def signed(self) -> list:
         return [owner for owner, said in self.decided.items() if said == "signed"]
@@ -82,8 +89,8 @@ class Sale:
         if self.deadline is not None and now >= self.deadline:
             return True
         if self.state is State.ANNOUNCED:
-            answered = [owner for owner, (tick, _) in self.plans.items() if tick == self.tick]
-            return now >= self.tick_ends or len(answered) == len(self.interested)
+            answered = {owner for owner, (tick, _) in self.plans.items() if tick == self.tick}
+            return now >= self.tick_ends or answered == self.asked() or self.too_few()
         if self.state is State.SETTLED:
             return not self.waiting()
         if self.state is State.TRAINING:
@@ -186,7 +193,7 @@ class LifeModel(RuleBasedStateMachine):
         elif sale.state is State.ANNOUNCED:
             found = self.trading.task(sale.id)
             enough = len(self.sellers(sale)) >= sale.least
-            if self.now >= sale.deadline or found.total_budget < 1e-99:
+            if self.now >= sale.deadline or found.total_budget < 1e-99 or sale.too_few():
                 (self.now_settled if enough else self.now_cancelled)(sale)
             elif found.state is State.ANNOUNCED:  # how P moves is the discovery's own law
                 sale.tick += 1

@@ -29,7 +29,7 @@ def test_planted_faults_are_caught(fault, sqlite_template, monkeypatch) -> None:
     with pytest.raises((AssertionError, FedbourseError, pytest.fail.Exception)):
         run_life(
             sqlite_stores(sqlite_template),
-            100,
+            300,
             steps=12,
             derandomize=True,
             database=None,

@@ -91,6 +91,8 @@ def carry_out(trading, who, task, command) -> None:
                 selling.register_interest(*base, value=None, previous=task.card.digest)
             case Command.PLAN:
                 selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
+            case Command.WITHDRAW:
+                selling.withdraw(*base)
             case Command.DECIDE:
                 selling.decide(*base, accept=False, terms_digest="", signature=None)
             case Command.ANSWER:

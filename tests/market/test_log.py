@@ -7,7 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbourse.market.log import is_intact, leaf, next_event, proof, proves, root
+from fedbourse.market import log
+from fedbourse.market.log import Root, is_intact, leaf, next_event, proof, proves, root
+
+
+def whole_tree(leaves):
+    """The root by its definition, with all levels in memory."""
+    level = [hashlib.sha256(b"\x00" + bytes.fromhex(each)).digest() for each in leaves]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        above = [hashlib.sha256(b"\x01" + left + right).digest() for left, right in pairs]
+        level = above + level[len(above) * 2 :]
+    return level[0].hex()
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 16, 4096])
+def test_leaves_that_come_little_by_little_have_the_root_of_all(block, monkeypatch) -> None:
+    monkeypatch.setattr(log, "_BLOCK", block)
+    leaves = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(70)]
+    tree = Root()
+    assert tree.hex() == root([])
+    for count, each in enumerate(leaves, 1):
+        tree.add([each])
+        assert (tree.leaves, tree.hex()) == (count, whole_tree(leaves[:count]))
+        assert tree.hex() == root(iter(leaves[:count])) == tree.hex()
+
+
+def test_the_root_over_more_leaves_than_a_block_is_that_of_the_definition() -> None:
+    leaves = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(13_000)]
+    for count in (4095, 4096, 4097, 8192, 12_288, 13_000):
+        assert root(leaves[:count]) == whole_tree(leaves[:count])
+
 
 hashes = st.integers(0, 2**64).map(lambda n: hashlib.sha256(str(n).encode()).hexdigest())
 trees = st.lists(hashes, min_size=1, max_size=70, unique=True)

@@ -1,6 +1,7 @@
 """Plans become payments that sum to the reward, to the last micro-credit."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.market import settlement
-from fedbourse.market.settlement import settle
+from fedbourse.market.settlement import proportional, settle, shares_at
 from fedbourse.wire import card
 from fedbourse.wire.messages import earned
 
@@ -41,6 +42,68 @@ def test_equal_plans_differ_by_one_at_most_and_larger_plans_earn_no_less(
         strict=False,
     ):
         assert pay_a <= pay_b + (a == b)
+
+
+def largest_remainders(plans, reward):
+    """The definition, with fractions, everything in memory."""
+    total = sum(map(Fraction, plans))
+    exact = [reward * Fraction(plan) / total for plan in plans]
+    payments = [share.numerator // share.denominator for share in exact]
+    by_rest = sorted(range(len(plans)), key=lambda i: (payments[i] - exact[i], i))
+    for i in by_rest[: reward - sum(payments)]:
+        payments[i] += 1
+    return payments
+
+
+def streamed(plans, reward, size):
+    """Payments of plans that come in chunks."""
+    chunks = [np.array(plans[i : i + size]) for i in range(0, len(plans), size)]
+    pay = proportional(lambda: iter(chunks), reward)
+    return [payment for chunk in chunks for payment in pay(chunk)]
+
+
+few_budgets = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.7, 5e-324, 1e300]), min_size=1).filter(any)
+
+
+@given(st.one_of(budgets, few_budgets), st.integers(1, 2**53 - 1), st.integers(1, 9))
+def test_in_chunks_each_payment_is_that_of_the_definition(plans, reward, size) -> None:
+    assert streamed(plans, reward, size) == largest_remainders(plans, reward)
+    assert settle(plans, reward=reward).tolist() == largest_remainders(plans, reward)
+
+
+@pytest.mark.parametrize("distinct", [0, 1, 5, 40])
+@given(st.one_of(budgets, few_budgets), st.integers(1, 10**6), st.integers(1, 9))
+def test_where_remainders_are_too_many_to_tell_apart_more_readings_do(
+    distinct, plans, reward, size
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settlement, "_DISTINCT", distinct)
+        patch.setattr(settlement, "_CELL_BITS", 3)
+        assert streamed(plans, reward, size) == largest_remainders(plans, reward)
+
+
+def test_many_remainders_that_begin_alike_are_told_apart() -> None:
+    plans = 0.5 + np.arange(40_000) * 2.0**-53
+    assert streamed(plans, 10**9 + 7, 9_999) == largest_remainders(plans.tolist(), 10**9 + 7)
+
+
+def test_a_tie_that_went_to_another_owner_would_be_seen(monkeypatch) -> None:
+    plans, cut = [0.1] * 7, settlement._cut
+    assert streamed(plans, 10, 2) == [2, 2, 2, 1, 1, 1, 1]
+    monkeypatch.setattr(settlement, "_cut", lambda *of: (cut(*of)[0], cut(*of)[1] - 1))
+    assert streamed(plans, 10, 2) != largest_remainders(plans, 10)
+
+
+def test_a_plan_in_a_later_chunk_that_is_no_number_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidGame, match=r"plans\[3\] must be a finite number of at least 0"):
+        streamed([1.0, 2.0, 3.0, float("inf")], 5, 2)
+
+
+@given(st.lists(st.floats(0, 1e100), max_size=30), st.floats(1e-9, 1e9), st.integers(1, 9))
+def test_shares_are_summed_as_if_all_were_there_at_once(plans, total, size) -> None:
+    chunks = [np.array(plans[i : i + size]) for i in range(0, len(plans), size)]
+    sold = [min(plan / total, 1.0) for plan in plans if plan]
+    assert shares_at(total, chunks) == (len(sold), math.fsum(sold))
 
 
 def test_a_million_plans_settle_exactly() -> None:

@@ -448,3 +448,27 @@ def test_every_balance_is_recomputed_from_all_transfers() -> None:
     }
     assert judged(entries, held | {"buyer:a": 3, "escrow:t": 2}) == right | {"balances": False}
     assert judged(entries[:1], {}) == right | {"transfers": False}
+
+
+@pytest.mark.parametrize(
+    ("held", "right"),
+    [
+        ({"outside": -5, "buyer:a": 5}, True),  # read before the late transfers
+        ({"outside": -5, "buyer:a": 2, "escrow:t": 3}, True),  # after them
+        ({"outside": -5, "buyer:a": 4, "escrow:t": 3}, True),  # some accounts in between
+        ({"outside": -5, "buyer:a": 3, "escrow:t": 2}, False),  # at no moment
+    ],
+)
+def test_a_market_that_moves_while_it_is_read_is_no_false_alarm(held, right) -> None:
+    first = [{"sequence": 1, "id": "a", "source": "outside", "target": "buyer:a", "amount": 5}]
+    late = [
+        {"sequence": 2, "id": "b", "source": "buyer:a", "target": "escrow:t", "amount": 1},
+        {"sequence": 3, "id": "c", "source": "buyer:a", "target": "escrow:t", "amount": 2},
+    ]
+    accounts = [{"party": name, "balance_micro": micro} for name, micro in held.items()]
+    found = verify_books(entries=first, accounts=accounts, meanwhile=late)
+    assert {check.name: check.passed for check in found} == {
+        "transfers": True,
+        "balances": right,
+        "conservation": None,
+    }

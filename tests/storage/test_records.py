@@ -20,6 +20,7 @@ from fedbourse.market.task import (
     Response,
     Round,
     State,
+    Withdrawal,
 )
 from fedbourse.storage import SqlStore
 from storage.records import (
@@ -111,6 +112,7 @@ def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
 def test_what_belongs_to_no_task_is_refused(store: SqlStore) -> None:
     for write in (
         lambda unit: unit.put_plan(a_plan(ANN)),
+        lambda unit: unit.withdraw(Withdrawal(TASK, ANN, 1), from_interests=True),
         lambda unit: unit.append_event(some_events(1)[0]),
         lambda unit: unit.add_lines([a_line(ANN)]),
     ):

@@ -13,6 +13,7 @@ from fedbourse.errors import FedbourseError, InvalidInput
 from fedbourse.storage import SqlStore
 from fedbourse.storage.engine import open_database
 from fedbourse.storage.golden import missing, required
+from fedbourse.storage.migrations.statements import statements as first_statements
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.upgrade import statements, upgrade
 from storage.records import ACME, TASK, a_task, check_books, deposit, with_task
@@ -20,7 +21,7 @@ from storage.test_together import all_at_once
 
 VERSION = """
 from alembic import op
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 def upgrade():
     op.execute("CREATE TABLE novelty (a INTEGER)")
     op.execute("INSERT INTO novelty VALUES (1)")
@@ -46,7 +47,7 @@ def history(tmp_path: Path):
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def add(last: str) -> str:
-        (folder / "versions" / "0002_next.py").write_text(VERSION.format(last=last))
+        (folder / "versions" / "0003_next.py").write_text(VERSION.format(last=last))
         return str(folder)
 
     return add
@@ -93,11 +94,28 @@ def test_an_old_database_is_brought_up_with_its_records(store: SqlStore, databas
             upgrade(engine, script=history("pass"))
         with engine.connect() as connection:
             assert connection.scalar(text("SELECT count(*) FROM novelty")) == 1
-            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "0002"
+            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "0003"
             assert missing(connection) == []
     assert check_books(store) == {ACME: 5, "outside": -5}
     with store.read() as unit:
         assert unit._connection.scalar(text("SELECT id FROM tasks")) == TASK
+
+
+def test_a_database_of_the_first_version_is_brought_up(empty_database_url: str, kind: str) -> None:
+    with engine_of(empty_database_url) as engine:
+        with engine.begin() as connection:
+            for statement in first_statements("0001_first", kind):
+                connection.exec_driver_sql(statement)
+            connection.execute(text("CREATE TABLE fedbourse_version (version_num VARCHAR(32))"))
+            connection.execute(text("INSERT INTO fedbourse_version VALUES ('0001')"))
+            assert missing(connection)[-1] == "table withdrawals"
+            task = "INSERT INTO tasks VALUES ('t', 'b', '{}', 'open', 1, NULL, 0, NULL, 0, NULL"
+            connection.execute(text(f"{task}, NULL, '', '', 0, -1, '')"))
+        upgrade(engine)
+        with engine.begin() as connection:
+            assert missing(connection) == []
+            connection.execute(text("INSERT INTO withdrawals VALUES ('t', 'owner:ann', 1)"))
+            assert connection.scalar(text("SELECT count(*) FROM tasks")) == 1
 
 
 FAILURES = ['op.execute("SELECT nothing FROM nowhere")', "raise ZeroDivisionError", "DROPS"]

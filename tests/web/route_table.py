@@ -42,6 +42,7 @@ class Entry:
     path: object
     body: object = None
     status: int = 200
+    query: str = ""
 
 
 def task(name, rest=""):
@@ -83,6 +84,9 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/stream"): Entry(EVERYBODY, "stranger", task("completed", "/stream")),
     ("GET", "/v1/tasks/{task}/report"): Entry(
         ITS_BUYER | READERS, "buyer", task("completed", "/report")
+    ),
+    ("GET", "/v1/tasks/{task}/what-if"): Entry(
+        ITS_BUYER | READERS, "buyer", task("announced", "/what-if"), query="rewards=1,2.5"
     ),
     ("GET", "/v1/tasks/{task}/model"): Entry(
         ITS_BUYER | {"operator", "buyer who only reads"}, "buyer", task("completed", "/model")
@@ -168,6 +172,10 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/v1/tasks/{task}/erasure"): Entry(
         BY_DEVICE, "owner's device", task("completed", "/erasure"), nothing
     ),
+    # By now the open one is announced.
+    ("DELETE", "/v1/tasks/{task}/interest"): Entry(
+        ITS_OWNER, "owner's token", task("open", "/interest")
+    ),
     ("POST", "/v1/deposits"): Entry(
         ITS_BUYER | OPERATOR,
         "buyer",
@@ -197,6 +205,7 @@ def request_of(world, route, person, **options):
     body = entry.body(world) if entry.body else None
     who = person_of(world, person)
     now_ms = world.trading.time_ms
+    options = {"query": entry.query} | options
     return asked(who, route[0], entry.path(world), body=body, now_ms=now_ms, **options)
 
 

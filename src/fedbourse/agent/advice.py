@@ -107,4 +107,4 @@ def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, f
         spread = np.full(owners - 1, value)
         basis = f"nothing is announced yet: {rivals} with a value like yours"
     found = equilibrium(np.append(spread, value), reward=reward)
-    return reward, float(found.budgets[:-1].sum()), basis
+    return reward, float(found.dense()[:-1].sum()), basis

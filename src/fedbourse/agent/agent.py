@@ -14,7 +14,7 @@ from fedbourse.agent.advice import Advice, advise
 from fedbourse.agent.data import FileData, records_for
 from fedbourse.agent.deals import Deal, Deals, Market
 from fedbourse.agent.folder import DeviceFolder, DeviceSettings
-from fedbourse.agent.following import Following, Owner
+from fedbourse.agent.following import WITHDRAWN, Following, Owner
 from fedbourse.agent.ledger import Ledger, ledger_of
 from fedbourse.agent.market_client import MarketClient, enrolment
 from fedbourse.agent.running import Running
@@ -241,6 +241,26 @@ class Agent:
                 self.deals.put(before or replace(deal, state="declined", outcome=str(error)))
                 raise
         return deal
+
+    def withdraw(self, task: str) -> Deal:
+        """Step back from a task before it is settled: nothing is sold, and nothing is owed.
+
+        That cannot be taken back. A thread that follows the deal ends with its next look.
+        """
+        deal = self.deal_of(task)
+        if deal.outcome == WITHDRAWN:
+            return deal
+        with self._client(self._market_of(deal)) as client:
+            try:
+                client.withdraw(task)
+            except NotFound:
+                if deal.state != "joined":
+                    raise
+                # The market never heard of the interest: it is enough not to say it again.
+        self._owner.withdrawn.add(deal.name)
+        if any(account.terms.task == deal.name for account in self.guard.accounts()):
+            self.guard.close(deal.name)
+        return self.deals.change(deal, state="declined", outcome=WITHDRAWN)
 
     def follow(
         self,

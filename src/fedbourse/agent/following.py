@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedbourse.agent.answering import Answering
@@ -20,6 +20,7 @@ from fedbourse.errors import (
     Refused,
     TooManyRequests,
     Unreachable,
+    Withdrawn,
 )
 from fedbourse.learning.answer_check import fits_float32
 from fedbourse.privacy.filter import left_of
@@ -47,6 +48,8 @@ _HASH = re.compile("[0-9a-f]{64}")
 _TICKS_MAX = 1000
 """No market needs so many announcements, and each is remembered."""
 _ENDED = ("completed", "cancelled")
+WITHDRAWN = "the owner has withdrawn: nothing was sold"
+"""The outcome of a deal from which its owner has stepped back."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Owner:
     noise: Callable[[Sequence[Terms]], Noise]
     tell: Callable[[Event], None]
     stop: threading.Event
+    withdrawn: set[str] = field(default_factory=set)
+    """The names of deals from which the owner has withdrawn in this process."""
 
 
 class Following:
@@ -94,6 +99,9 @@ class Following:
                 self._step(task, goal)
                 failures = conflicts = 0
             except Conflict as moved:
+                if isinstance(moved, Withdrawn) and self.deal.state == "joined":
+                    self._declined(WITHDRAWN)
+                    break
                 conflicts += 1
                 self._tell("moved", sentence=str(moved))
                 seen = None
@@ -110,6 +118,8 @@ class Following:
         return self.deal
 
     def _reached(self, goal: Until) -> bool:
+        if self.deal.state == "joined" and self.deal.name in self._owner.withdrawn:
+            self._declined(WITHDRAWN)
         state = self.deal.state
         return state in ("declined", "ended") or (goal == "signed" and state == "signed")
 
@@ -209,7 +219,8 @@ class Following:
         mine = self._client.mine(deal.task)
         line, offered = mine["line"], mine["terms"]
         if line is None:
-            self._declined("not chosen: no budget was sold")
+            withdrawn = mine.get("withdrawn_ms") is not None
+            self._declined(WITHDRAWN if withdrawn else "not chosen: no budget was sold")
             return
         if line["state"] == "declined":
             self._declined("the terms were declined, or not signed in time")

@@ -96,6 +96,10 @@ class MarketClient:
         body = {"tick": tick, "budget": budget, "previous": offer}
         self._line.put(f"/v1/tasks/{deal.task}/plan", body)
 
+    def withdraw(self, task: str) -> None:
+        """Withdraw from a task, for good."""
+        self._line.delete(f"/v1/tasks/{task}/interest")
+
     def mine(self, task: str) -> dict[str, Any]:
         """Return all that the market keeps of this owner in a task."""
         found = _document("record of this owner", self._line.get(f"/v1/tasks/{task}/mine"), _MINE)

@@ -79,7 +79,10 @@ class Running:
             alive = [thread for thread in running.values() if thread.is_alive()]
             if agent.stop.is_set() or (not alive and not join_open):
                 break
-            agent.stop.wait(_LOOK_S) if join_open else alive[0].join(0.2)
+            if not join_open:
+                alive[0].join(0.2)
+            elif agent.stop.wait(_LOOK_S):
+                break
         for thread in running.values():
             # One that only waits for the market does nothing any more once ``stop`` is set.
             while thread.is_alive() and not (agent.stop.is_set() and thread.waits):

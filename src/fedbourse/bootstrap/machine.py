@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")
-_LOCK, _DATABASE = "serve.lock", "market.db"
+_LOCK, _DATABASE, _DEMO = "serve.lock", "market.db", "demo.json"
+_DEMO_TEXT = '{"demo": true, "say": "All in this folder is made up, its money is play money."}\n'
 _HEADERS_BYTES_MAX = 16 * 1024
 _CONNECTIONS_MAX = 1000
 _FIRST_REQUEST_S = 10.0
@@ -58,6 +59,8 @@ class MarketSettings:
     access_log: bool = False
     new_operator_token: bool = False
     """Make another operator's token: for an operator who has lost its own."""
+    demo: bool = False
+    """A market that fills itself with made-up tasks, on this machine alone."""
 
     @property
     def database_url(self) -> str:
@@ -68,6 +71,8 @@ class MarketSettings:
         """Refuse what cannot work, or would be unsafe."""
         if not 0 <= self.port <= 65535:
             raise InvalidInput(f"port must be between 0 and 65535; found {self.port}")
+        if self.demo:
+            self._check_demo()
         if self.workers < 1:
             raise InvalidInput(f"workers must be at least 1; found {self.workers}")
         if self.workers > 1 and self.database_url.startswith("sqlite"):
@@ -86,6 +91,26 @@ class MarketSettings:
                 "certificate and its key, or say that the market is behind a proxy that has them"
             )
 
+    def _check_demo(self) -> None:
+        """Refuse to show a demonstration to others, or to make it what it is not."""
+        if not loopback(self.host):
+            raise InvalidInput(
+                f"a demonstration is for this machine alone, and {self.host} can be reached from "
+                "elsewhere; leave the host out"
+            )
+        if self.workers > 1:
+            raise InvalidInput(
+                f"a demonstration is served by one process; found {self.workers} workers"
+            )
+        for name, asked in (
+            ("a database of its own", self.database),
+            ("TLS", self.tls_cert or self.tls_key),
+            ("a proxy", self.behind_proxy),
+            ("public hosts", self.public_hosts),
+        ):
+            if asked:
+                raise InvalidInput(f"a demonstration has no use for {name}; leave that out")
+
     def url(self, port: int) -> str:
         """Return the address at which a port is served."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -96,7 +121,8 @@ class MarketSettings:
         hosts = tuple(host.lower() for host in self.public_hosts)
         if not hosts and loopback(self.host) and not self.behind_proxy:
             hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-        return Settings(authorities=hosts)
+        name = "demo, play money" if self.demo else Settings.name
+        return Settings(name=name, authorities=hosts)
 
 
 def check_tls(settings: MarketSettings) -> None:
@@ -134,6 +160,29 @@ def make_folder(folder: Path) -> None:
         raise InvalidFile(
             f"the folder {folder} can be changed by others, mode {mode:o}; make it 700"
         )
+
+
+def check_kind(settings: MarketSettings) -> None:
+    """Refuse made-up tasks in a real market, and a demonstration served as one."""
+    folder, mark = settings.folder, settings.folder / _DEMO
+    if mark.exists():
+        if not settings.demo:
+            raise Conflict(
+                f"{folder} holds a demonstration, whose money is play money; serve it with --demo, "
+                "or name another folder"
+            )
+    elif settings.demo:
+        strangers = sorted(each.name for each in folder.iterdir() if each.name != _LOCK)
+        if (folder / _DATABASE).exists() or (folder / "market.key").exists():
+            raise Conflict(
+                f"{folder} holds a real market, which is never filled with made-up tasks; name "
+                "another folder"
+            )
+        if strangers:
+            raise CannotWrite(
+                f"{folder} must be a new or an empty folder; it holds {strangers[0]!r:.80}"
+            )
+        write_private(mark, _DEMO_TEXT)
 
 
 @contextmanager
@@ -266,8 +315,10 @@ def server_config(settings: MarketSettings, app: ASGIApp | str) -> uvicorn.Confi
     )
 
 
-def http_server(config: uvicorn.Config, on_start: Callable[[], None]) -> uvicorn.Server:
-    """Return a server that says when it has started, and stops quietly when it is told to."""
+def http_server(
+    config: uvicorn.Config, on_start: Callable[[], None], on_stop: Callable[[], None]
+) -> uvicorn.Server:
+    """Return a server that says when it starts and stops, and stops quietly when it is told to."""
     import signal
 
     import uvicorn
@@ -277,6 +328,10 @@ def http_server(config: uvicorn.Config, on_start: Callable[[], None]) -> uvicorn
             await super().startup(sockets=sockets)
             if self.started:
                 on_start()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            on_stop()
+            await super().shutdown(sockets=sockets)
 
     server = Server(config)
     # The server raises a signal once more when it has stopped; by then there is nothing left to do.

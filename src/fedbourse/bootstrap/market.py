@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import threading
 import time
 from contextlib import contextmanager
@@ -17,8 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fedbourse.bootstrap.alarm import Alarm, WakesClock
 from fedbourse.bootstrap.machine import (
     MarketSettings,
+    check_kind,
     check_tls,
     http_server,
     listening,
@@ -27,6 +28,7 @@ from fedbourse.bootstrap.machine import (
     server_config,
     write_private,
 )
+from fedbourse.dashboard.app import add_dashboard
 from fedbourse.errors import BooksDiffer, FedbourseError, InvalidFile
 from fedbourse.market import accounts, clock
 from fedbourse.market.access import issue_token
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
     from fedbourse.market.ports import Payments, Store
 
 __all__ = ["Alarm", "MarketSettings", "Ready", "WakesClock", "running_clock", "serve_market"]
@@ -56,7 +56,6 @@ _REST_S = 0.05
 _PURGE_S = 600.0
 _KEEP_MS = 24 * 3600 * 1000
 """How long the answer to a write is kept for its repetition."""
-_OF_TASK = re.compile(r"/v1/tasks/([0-9a-f]{24})/")
 _LOG = logging.getLogger("fedbourse.market")
 
 
@@ -71,12 +70,21 @@ class Ready:
     """Where the operator's first token lies; None where it was taken away."""
 
 
-def serve_market(settings: MarketSettings, *, on_ready: Callable[[Ready], None]) -> None:
-    """Serve a market until SIGTERM or SIGINT; every answer that was begun is finished."""
+def serve_market(
+    settings: MarketSettings,
+    *,
+    on_ready: Callable[[Ready], None],
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve a market until SIGTERM or SIGINT; every answer that was begun is finished.
+
+    ``on_stop`` is called when one process that serves begins to end, and still answers.
+    """
     settings.check()
     check_tls(settings)
     make_folder(settings.folder)
     with only_server(settings.folder), listening(settings) as listener:
+        check_kind(settings)
         port = listener.getsockname()[1]
         with SqlStore(settings.database_url) as store:
             market = Market(market_key(settings.folder, store))
@@ -85,9 +93,10 @@ def serve_market(settings: MarketSettings, *, on_ready: Callable[[Ready], None])
             token = operator_token(settings.folder, market, store, anew=anew)
             ready = Ready(settings.url(port), market.key.public, settings.folder, token)
             if settings.workers == 1:
-                _run(settings, market, store, listener, on_start=lambda: on_ready(ready))
+                start = partial(on_ready, ready)
+                _run(settings, market, store, listener, on_start=start, on_stop=on_stop)
                 return
-        _run_workers(settings, listener, on_start=lambda: on_ready(ready))
+        _run_workers(settings, listener, on_start=partial(on_ready, ready))
 
 
 def market_key(folder: Path, store: Store) -> SigningKey:
@@ -132,38 +141,6 @@ def operator_token(
         # the next start makes another one.
         write_private(path, f"{secret}\n")
     return path
-
-
-class Alarm:
-    """Wakes the clock: for one task that may be due, or for all that there is to do."""
-
-    def __init__(self) -> None:
-        """Start silent."""
-        self._rung = threading.Condition()
-        self._tasks: set[str] = set()
-        self._all = False
-
-    def ring(self, task: str | None = None) -> None:
-        """Wake the clock; ``task`` is all that it then looks at, at once."""
-        with self._rung:
-            if task is None:
-                self._all = True
-            else:
-                self._tasks.add(task)
-            self._rung.notify()
-
-    def wait(self, timeout_s: float, *, rested: bool) -> set[str] | None:
-        """Return the tasks that were named; None where all is to be looked at, or time is up.
-
-        ``rested`` says whether the last look at everything is long enough ago for another one.
-        """
-        with self._rung:
-            self._rung.wait_for(lambda: self._tasks or (self._all and rested), timeout_s)
-            tasks, self._tasks = self._tasks, set()
-            if tasks:
-                return tasks
-            self._all = False
-            return None
 
 
 @contextmanager
@@ -240,39 +217,6 @@ def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> bool:
     return True
 
 
-class WakesClock:
-    """Wakes the clock after each write that succeeded, so that nobody waits for the next tick."""
-
-    def __init__(self, app: ASGIApp, alarm: Alarm, changed: Callable[[], None]) -> None:
-        """Wrap an application; ``changed`` is told of each such write as well."""
-        self._app, self._alarm, self._changed = app, alarm, changed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        unfinished = succeeded = False
-
-        async def watched(message: Message) -> None:
-            nonlocal unfinished, succeeded
-            if message["type"] == "http.response.start":
-                succeeded = message["status"] < 300
-            unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            if succeeded and scope["method"] not in ("GET", "HEAD"):
-                self._wake(scope)
-        if unfinished:  # a stream that ends with the market
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _wake(self, scope: Scope) -> None:
-        found = _OF_TASK.match(scope["path"])
-        self._alarm.ring(found[1] if found else None)
-        if scope["method"] == "POST":  # what owners PUT moves a task only through the clock
-            self._changed()
-
-
 def _run(
     settings: MarketSettings,
     market: Market,
@@ -280,15 +224,17 @@ def _run(
     listener: socket.socket,
     *,
     on_start: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve in this process."""
     payments = ManualPayments(settings.folder / "payments")
     alarm = Alarm()
     web = create_app(market, store, payments, settings.web(listener.getsockname()[1]))
+    add_dashboard(web)
     waiting = web.state.service.waiting
     app = WakesClock(web, alarm, waiting.changed)
     with running_clock(market, store, payments, alarm=alarm, moved=waiting.changed):
-        server = http_server(server_config(settings, app), on_start)
+        server = http_server(server_config(settings, app), on_start, on_stop)
         waiting.over = lambda: server.should_exit
         server.run(sockets=[listener])
 

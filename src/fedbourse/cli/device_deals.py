@@ -1,4 +1,4 @@
-"""``fedbourse device join`` and ``run``: deals, from interest to the last receipt."""
+"""``fedbourse device join``, ``run`` and ``withdraw``: deals, from interest to the last receipt."""
 
 from __future__ import annotations
 
@@ -149,6 +149,39 @@ def run(
         print_line(f"stopped; {_GO_ON}")
     elif not found:
         print_line("there is no deal to follow; fedbourse device join makes one")
+
+
+def withdraw(
+    task: str,
+    /,
+    *,
+    device: DeviceOptions = THE_DEVICE,
+    as_json: Json = False,
+) -> None:
+    """Step back from a task before it is settled: nothing is sold, and nothing is owed.
+
+    That cannot be taken back: the task cannot be joined again.
+
+    Examples:
+
+        fedbourse device withdraw 018f0c3e9a5b7d2c4e6f8a1b
+
+        fedbourse device withdraw 018f0c3e9a5b7d2c4e6f8a1b --folder phone --json
+
+    Parameters
+    ----------
+    task
+        The id of a task that this device has joined.
+    as_json
+        Print one JSON document.
+    """
+    with device.selling() as agent:
+        deal = agent.withdraw(task)
+        found = _documents(agent, {deal.name})[0]
+    if as_json:
+        print_json(found)
+    else:
+        _print_deal(found)
 
 
 def _documents(agent: Agent, names: set[str]) -> list[dict[str, Any]]:

@@ -85,9 +85,12 @@ def verify(
     with server.connect() as connection:
         if task == "books":
             name = task
+            entries = list(pages(connection, "/v1/transfers", "entries"))
+            last = max((int(entry["sequence"]) for entry in entries), default=0)
             checks = verify_books(
-                entries=list(pages(connection, "/v1/transfers", "entries")),
+                entries=entries,
                 accounts=list(pages(connection, "/v1/accounts", "accounts")),
+                meanwhile=list(pages(connection, "/v1/transfers", "entries", {"after": last})),
             )
         else:
             name = task_id(connection, task)

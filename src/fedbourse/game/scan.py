@@ -42,6 +42,7 @@ SAMPLE = 1 << 16
 CROWD = 128
 """So many of the sample must take part for their sums to be worth taking."""
 
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _SPREAD = 6.0
 _WALKS = 6
 """After so many wrong guesses the owners are decided by selection instead."""
@@ -96,10 +97,11 @@ class _Guess:
 
     @classmethod
     def of(cls, data: npt.NDArray[Any]) -> _Guess:
-        """Look at values spread over the data, one at a random place in each stretch of it."""
+        """Look at values spread over the data, at another place in each stretch of it."""
         size = min(SAMPLE, max(SMALL // 8, 2 * math.isqrt(len(data))))
-        edges = np.linspace(0, len(data), size + 1).astype(np.int64)
-        places = np.random.default_rng(0).integers(edges[:-1], edges[1:])
+        stretches = np.arange(size, dtype=np.float64)
+        stretches += stretches * _GOLDEN % 1.0  # no pattern in the data keeps step with this
+        places = (stretches * (len(data) / size)).astype(np.int64)
         sample = np.sort(data.take(places).astype(np.float64))
         bound = math.inf
         if sample[0] > 0 and sample[-1] < math.inf:  # otherwise the walk will say where

@@ -13,7 +13,7 @@ from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
 from fedbourse.game.discovery import Discovery
 from fedbourse.market import log
 from fedbourse.market.lifecycle import ENDED, Command
-from fedbourse.market.offers import choose_reward, first_total
+from fedbourse.market.offers import choose_reward, first_total, reported_to
 from fedbourse.market.service import escrow, role_of, taken
 from fedbourse.market.settlement import COMPENSATIONS
 from fedbourse.market.task import Line, State, Task
@@ -22,6 +22,9 @@ from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import line_document, offer_message
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedbourse.game.columns import FloatArray
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
@@ -74,44 +77,38 @@ def open_task(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
 def announce(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
     """Fix R, put it into escrow, and announce the first P."""
     task = taken(unit, caller, task_id, Command.ANNOUNCE)
-    interests = unit.interests(task.id)
-    enough(task, len(interests), "are interested")
-    values = np.array(
-        [math.nan if each.value is None else each.value for each in interests], dtype=np.float64
-    )
-    told = values[~np.isnan(values)]
-    reward, method = choose_reward(task.card, interested=len(interests), reported=told)
+    tree, told = log.Root(), 0
+    for values, leaves in unit.columns("interests", task.id, "value", "leaf"):
+        tree.add(leaves)
+        told += len(values) - values.count(None)
+    interested = tree.leaves
+    enough(task, interested, "are interested")
+    reported = reported_to(unit, task.id)
+    reward, method = choose_reward(task.card, interested=interested, told=told, reported=reported)
     credits = reward / MICRO_CREDITS_PER_CREDIT
-    total = first_total(task.card, values, reward=credits, interested=len(interests))
+    total = first_total(
+        task.card, reward=credits, interested=interested, told=told, reported=reported
+    )
     _hold(market, unit, task, reward)
     task = replace(
         task,
         reward=reward,
-        interested=len(interests),
+        interested=interested,
         deadline_ms=market.moment_in(task.card.deadlines.plans_s),
         discovery=Discovery.start(total_budget=total).written(),
     )
-    extra = {
-        "interests": log.root([each.leaf for each in interests]),
-        "reported": len(told),
-    }
+    extra = {"interests": tree.hex(), "reported": told}
     return offer(market, unit, task, total, method=method, previous=task.card.digest, extra=extra)
 
 
 def settle(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
     """Turn the plans at hand into payments that sum to R."""
     task = taken(unit, caller, task_id, Command.SETTLE)
-    plans = [plan for plan in unit.plans(task.id) if plan.budget]
-    enough(task, len(plans), "have planned a budget above 0")
-    budgets = [plan.budget for plan in plans if plan.budget]
-    payments = COMPENSATIONS[task.card.compensation](budgets, known(task.reward))
-    paid = [
-        (plan.owner, budget, payment)
-        for plan, budget, payment in zip(plans, budgets, payments, strict=True)
-        if payment
-    ]
-    lines = [_line(market, task, position, each) for position, each in enumerate(paid)]
-    unit.add_lines(lines)
+    plans = log.Root()
+    total_budget = math.fsum(_budgets(unit, task, plans))
+    enough(task, plans.leaves, "have planned a budget above 0")
+    lines = log.Root()
+    unit.add_lines(_lines(market, unit, task, lines))
     task = replace(
         task, tick_ends_ms=None, deadline_ms=market.moment_in(task.card.deadlines.terms_s)
     )
@@ -122,11 +119,11 @@ def settle(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
         {
             "by": role_of(caller, task),
             "reward_micro": task.reward,
-            "total_budget": math.fsum(budgets),
-            "plans": len(plans),
-            "plans_root": log.root([plan.leaf for plan in plans]),
-            "lines": len(lines),
-            "lines_root": log.root([line.leaf for line in lines]),
+            "total_budget": total_budget,
+            "plans": plans.leaves,
+            "plans_root": plans.hex(),
+            "lines": lines.leaves,
+            "lines_root": lines.hex(),
             "deadline_ms": task.deadline_ms,
         },
     )
@@ -193,6 +190,30 @@ def _hold(market: Market, unit: Unit, task: Task, reward: MicroCredits) -> None:
         )
     route = task.buyer, escrow(task.id)
     market.pay(unit, f"{task.id}/escrow", route, reward, "the whole reward is held")
+
+
+def _budgets(unit: Unit, task: Task, plans: log.Root) -> Iterator[float]:
+    """Yield all budgets above 0, and add the leaves of their plans."""
+    for budgets, leaves in unit.columns("plans", task.id, "budget", "leaf"):
+        plans.add(leaf for budget, leaf in zip(budgets, leaves, strict=True) if budget)
+        yield from filter(None, budgets)
+
+
+def _lines(market: Market, unit: Unit, task: Task, lines: log.Root) -> Iterator[Line]:
+    """Yield a line for each owner with pay, and add its leaf."""
+
+    def read() -> Iterator[FloatArray]:
+        for (budgets,) in unit.columns("plans", task.id, "budget"):
+            yield np.array(budgets, dtype=np.float64)
+
+    pay = COMPENSATIONS[task.card.compensation](read, known(task.reward))
+    for owners, budgets in unit.columns("plans", task.id, "owner", "budget"):
+        payments = pay(np.array(budgets, dtype=np.float64))
+        for owner, budget, payment in zip(owners, budgets, payments, strict=True):
+            if payment:
+                line = _line(market, task, lines.leaves, (owner, budget, payment))
+                lines.add([line.leaf])
+                yield line
 
 
 def _line(market: Market, task: Task, position: int, paid: tuple[str, float, int]) -> Line:

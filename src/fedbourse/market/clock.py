@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedbourse.errors import Conflict, InvalidInput, NoEquilibrium, NotFound
 from fedbourse.game.discovery import Discovery
 from fedbourse.market import log, training
@@ -17,8 +19,9 @@ from fedbourse.market.settlement import shares_at
 from fedbourse.market.task import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from fedbourse.game.columns import FloatArray
     from fedbourse.market.ports import Store, Unit
     from fedbourse.market.service import Market
     from fedbourse.market.task import Task
@@ -75,13 +78,20 @@ def _is_due(market: Market, unit: Unit, task: Task) -> bool:
         return True
     if task.state is State.ANNOUNCED:
         over = task.tick_ends_ms is not None and now >= task.tick_ends_ms
-        return over or unit.count_plans(task.id, tick=task.tick) >= task.interested
+        asked = _asked(unit, task)
+        too_few = asked < task.card.min_participants
+        return over or too_few or unit.count_plans(task.id, tick=task.tick) >= asked
     if task.state is State.SETTLED:
         return not unit.count_lines(task.id, state="offered")
     if task.state is State.TRAINING:
         signed = unit.count_lines(task.id, state="signed")
         return unit.count_answers(task.id, task.round) >= signed
     return False
+
+
+def _asked(unit: Unit, task: Task) -> int:
+    """Return how many owners an offer asks: those who were interested and have not withdrawn."""
+    return task.interested - unit.count_withdrawn(task.id)
 
 
 def _interest_is_over(market: Market, unit: Unit, task: Task) -> None:
@@ -91,24 +101,32 @@ def _interest_is_over(market: Market, unit: Unit, task: Task) -> None:
 def _tick_is_over(market: Market, unit: Unit, task: Task) -> None:
     """Move P by what owners answered; settle where it stands still, or where time is up."""
     task = taken(unit, MARKET, task.id, Command.TICK)
-    plans = unit.plans(task.id)
+    plans = log.Root()
     before = Discovery.read(task.discovery)
-    positive, share_sum = shares_at(before.total_budget, [plan.budget for plan in plans])
+    positive, share_sum = shares_at(before.total_budget, _budgets(unit, task, plans))
     now = before.move(positive=positive, share_sum=share_sum)
     seen = {
-        "answered": sum(1 for plan in plans if plan.tick == task.tick),
+        "answered": unit.count_plans(task.id, tick=task.tick),
         "positive": positive,
         "share_sum": share_sum,
-        "plans_root": log.root([plan.leaf for plan in plans]),
+        "plans_root": plans.hex(),
     }
     over = task.deadline_ms is not None and market.now_ms() >= task.deadline_ms
     silent = now.total_budget < BUDGET_MIN  # nobody sells at any price
-    if over or silent or now.settled or task.tick >= TICKS_MAX:
+    too_few = _asked(unit, task) < task.card.min_participants
+    if over or silent or too_few or now.settled or task.tick >= TICKS_MAX:
         market.record(unit, task, "last-tick", seen | {"stands_still": now.settled})
         _or_cancel(market, unit, task, lambda: settle(market, unit, MARKET, task.id))
         return
     task = replace(task, tick=task.tick + 1, discovery=now.written())
     offer(market, unit, task, now.total_budget, previous=task.offer, extra=seen)
+
+
+def _budgets(unit: Unit, task: Task, plans: log.Root) -> Iterator[FloatArray]:
+    """Yield all budgets, and add the leaves of their plans."""
+    for budgets, leaves in unit.columns("plans", task.id, "budget", "leaf"):
+        plans.add(leaves)
+        yield np.array(budgets, dtype=np.float64)
 
 
 def _terms_are_over(market: Market, unit: Unit, task: Task) -> None:

@@ -9,7 +9,8 @@ from fedbourse.errors import Conflict, NotAllowed
 from fedbourse.market.task import State
 
 Role = Literal["buyer", "operator", "owner", "market"]
-"""Owners act through their devices; the market acts by itself (see ``clock``)."""
+"""Owners act through their devices, and may withdraw with a token as well; the market acts by
+itself (see ``clock``)."""
 
 
 class Command(StrEnum):
@@ -19,6 +20,7 @@ class Command(StrEnum):
     INTEREST = "interest"
     ANNOUNCE = "announce"
     PLAN = "plan"
+    WITHDRAW = "withdraw"
     TICK = "tick"
     SETTLE = "settle"
     DECIDE = "decide"
@@ -43,9 +45,11 @@ LIFE: dict[tuple[State, Command], Rule] = {
     (State.DRAFT, Command.OPEN): Rule(("buyer",), State.OPEN),
     (State.DRAFT, Command.CANCEL): Rule(("buyer", "operator"), State.CANCELLED),
     (State.OPEN, Command.INTEREST): Rule(("owner",), State.OPEN),
+    (State.OPEN, Command.WITHDRAW): Rule(("owner",), State.OPEN),
     (State.OPEN, Command.ANNOUNCE): Rule(_STARTER, State.ANNOUNCED),
     (State.OPEN, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
     (State.ANNOUNCED, Command.PLAN): Rule(("owner",), State.ANNOUNCED),
+    (State.ANNOUNCED, Command.WITHDRAW): Rule(("owner",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.TICK): Rule(("market",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.SETTLE): Rule(_STARTER, State.SETTLED),
     (State.ANNOUNCED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),

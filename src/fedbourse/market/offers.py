@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game import Accuracy, Training, Uniform, best_reward, equilibrium
+from fedbourse.game import (
+    Accuracy,
+    Chunk,
+    Stream,
+    Training,
+    Uniform,
+    best_reward,
+    equilibrium,
+    what_if,
+)
+from fedbourse.market.ports import AT_ONCE
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from fedbourse.game import ExpectedOffer, Offer
-    from fedbourse.game.columns import FloatArray
+    from fedbourse.market.ports import Unit
     from fedbourse.wire.card import TaskCard
 
 REWARD_MICRO_MAX = 2**53 - 1
@@ -36,12 +48,50 @@ def accuracy_of(card: TaskCard) -> Accuracy:
     return Accuracy(said.accuracy, chance=said.chance, ceiling=said.ceiling, noise=said.noise)
 
 
+def reported_to(unit: Unit, task_id: str, *, named: bool = False) -> Stream:
+    """Return the values that owners told the market, read from its records in the order of names.
+
+    The chunks hold who they are where they are to be ``named``: an equilibrium keeps the names of
+    all who take part, which costs more memory than their values.
+    """
+    columns = ("value", "owner") if named else ("value",)
+    return told_in(lambda: unit.columns("interests", task_id, *columns))
+
+
+def told_in(read: Callable[[], Iterable[tuple[tuple[Any, ...], ...]]]) -> Stream:
+    """Return the values that are told in chunks of values or None, and maybe of owners' names."""
+
+    def chunks() -> Iterator[Chunk]:
+        for values, *owners in read():
+            column = np.array(values, dtype=np.float64)  # None becomes NaN
+            told = ~np.isnan(column)
+            names = np.array(owners[0], dtype=object)[told] if owners else None
+            if told.any():
+                yield Chunk(column[told], names=names)
+
+    return Stream(chunks)
+
+
+def assumed_values(card: TaskCard, owners: int) -> Stream:
+    """Return as many values, spread evenly over what the card assumes; over 1 to 5 by default."""
+    said = card.assumptions
+    low, high = (1.0, 5.0) if said is None else (said.values_low, said.values_high)
+    starts = range(0, owners, AT_ONCE)
+    return Stream(
+        lambda: (
+            low + (high - low) * (np.arange(start, min(start + AT_ONCE, owners)) + 0.5) / owners
+            for start in starts
+        )
+    )
+
+
 def choose_reward(
-    card: TaskCard, *, interested: int, reported: FloatArray | None = None
+    card: TaskCard, *, interested: int, told: int = 0, reported: object = None
 ) -> tuple[MicroCredits, str]:
     """Return the reward in whole micro-credits, and where it comes from.
 
-    ``reported`` are the values that owners told, for a card that wants the best reward for them.
+    ``reported`` are the values that ``told`` owners told, a column or a stream, for a card that
+    wants the best reward for them.
     """
     if card.reward == "best":
         amount = _best(card, interested, None)
@@ -52,7 +102,6 @@ def choose_reward(
             f"{', not calibrated' if said.noise == 1 else ''}"
         )
     elif card.reward == "best-reported":
-        told = 0 if reported is None else len(reported)
         if told < 2:
             raise InvalidGame(
                 f"the best reward for reported values needs two of them; found {told}"
@@ -66,25 +115,35 @@ def choose_reward(
     return _micro(amount), method
 
 
-def first_total(card: TaskCard, values: FloatArray, *, reward: float, interested: int) -> float:
+def likely_reward(card: TaskCard, owners: int) -> float:
+    """Return about what a reward that is still to be chosen will be, were as many to take part."""
+    said = card.assumed
+    found = what_if(
+        assumed_values(card, owners),
+        training_of(card),
+        rewards=[1.0],
+        weight=said.weight,
+        accuracy=[accuracy_of(card)],
+    )
+    most = math.inf if card.max_reward is None else card.max_reward
+    best, _ = found.best[said.accuracy]
+    return float(f"{min(best, most):.3g}") if best else most
+
+
+def first_total(
+    card: TaskCard, *, reward: float, interested: int, told: int = 0, reported: object = None
+) -> float:
     """Return the total budget to announce first.
 
     Where everybody has reported a value it is the equilibrium's; else a guess that the ticks mend:
     the equilibrium of as many owners whose values lie evenly spread over what the card assumes.
     """
-    known = values[~np.isnan(values)]
-    if len(known) == interested >= 2:
-        return equilibrium(known, reward=reward).total_budget
-    low, high = (
-        (1.0, 5.0)
-        if card.assumptions is None
-        else (card.assumptions.values_low, card.assumptions.values_high)
-    )
-    spread = low + (high - low) * (np.arange(max(interested, 2)) + 0.5) / max(interested, 2)
-    return equilibrium(spread, reward=reward).total_budget
+    known = told == interested >= 2
+    values = reported if known else assumed_values(card, max(interested, 2))
+    return equilibrium(values, reward=reward).total_budget
 
 
-def _best(card: TaskCard, owners: int, reported: FloatArray | None) -> float:
+def _best(card: TaskCard, owners: int, reported: object) -> float:
     said = card.assumed
     training, accuracy = training_of(card), accuracy_of(card)
     offer: Offer | ExpectedOffer

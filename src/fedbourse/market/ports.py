@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,11 +26,16 @@ if TYPE_CHECKING:
         Round,
         State,
         Task,
+        Withdrawal,
     )
     from fedbourse.units import MicroCredits
 
 Lock = Literal["none", "share", "change"]
 """none: just read; share: nobody changes it before this transaction ends; change: nor shares it."""
+Said = Literal["interests", "plans", "lines"]
+"""What there is one of for each owner and task."""
+AT_ONCE = 1 << 16
+"""How many owners' records are in memory at a time where all of them are read."""
 
 
 class Tasks(Protocol):
@@ -83,6 +88,21 @@ class Participation(Protocol):
     def count_interests(self, task: str) -> int:
         """Return how many there are."""
 
+    def columns(
+        self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
+    ) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """Return these columns of all owners' interests, plans or lines, so many at a time.
+
+        None stands for what was withheld or erased. Whoever reads twice sees the same where the
+        task is locked, or the transaction only reads.
+        """
+
+    def count_reported(self, task: str) -> int:
+        """Return how many owners have told their values."""
+
+    def report_number(self, task: str, number: int) -> tuple[int, str]:
+        """Return when, and by whom, this one of the values that are told came in; 1 is first."""
+
     def put_plan(self, plan: Plan) -> None:
         """Store a plan, in place of an earlier one of the same owner."""
 
@@ -94,6 +114,18 @@ class Participation(Protocol):
 
     def count_plans(self, task: str, *, tick: int) -> int:
         """Return how many owners have answered this tick."""
+
+    def withdraw(self, withdrawal: Withdrawal, *, from_interests: bool) -> None:
+        """Store that an owner has withdrawn, and forget its plan; its interest too where asked.
+
+        What was answered to its earlier writes about the task is forgotten as well.
+        """
+
+    def withdrawal(self, task: str, owner: str) -> Withdrawal | None:
+        """Return when an owner has withdrawn; None where it has not."""
+
+    def count_withdrawn(self, task: str) -> int:
+        """Return how many of those whose interest is kept have withdrawn."""
 
     def add_lines(self, lines: Iterable[Line]) -> None:
         """Store a settlement: up to a million lines."""

@@ -1,14 +1,14 @@
-"""What an owner does through its device: interest, plan, sign or decline, and be forgotten."""
+"""What an owner does: interest, plan, withdraw, sign or decline, and be forgotten."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound, Withdrawn
 from fedbourse.market import log
-from fedbourse.market.lifecycle import ENDED, Command
+from fedbourse.market.lifecycle import ENDED, Command, after
 from fedbourse.market.service import follows, show, taken_by_owner
-from fedbourse.market.task import Interest, Line, LineState, Plan
+from fedbourse.market.task import Interest, Line, LineState, Plan, State, Withdrawal
 from fedbourse.units import number
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.keys import verified
@@ -37,6 +37,7 @@ def register_interest(
 ) -> Interest:
     """Store an owner's interest; its value only if it chooses to tell it."""
     task = taken_by_owner(market, unit, caller, task_id, Command.INTEREST)
+    _refuse_withdrawn(unit, task, caller)
     if value is not None:
         value = number("value", value, at_least=1 / VALUE_MAX, at_most=VALUE_MAX)
     follows(previous, task.card.digest, "card")
@@ -66,6 +67,7 @@ def submit_plan(
 ) -> Plan:
     """Store the budget with which an owner answers the offer of this tick."""
     task = taken_by_owner(market, unit, caller, task_id, Command.PLAN)
+    _refuse_withdrawn(unit, task, caller)
     if unit.interest(task.id, caller.party) is None:
         raise NotAllowed(f"{caller.party} registered no interest before the offer")
     if tick != task.tick:
@@ -90,6 +92,31 @@ def submit_plan(
     )
     unit.put_plan(plan)
     return plan
+
+
+def withdraw(market: Market, unit: Unit, caller: Caller, task_id: str) -> Withdrawal:
+    """Step back from a task before it is settled, for good; a token is enough.
+
+    While it is open the interest goes away. Once the reward is announced the log vouches for the
+    interest, so that only the plan goes: the owner counts as one who stays silent.
+    """
+    caller.require("owner")
+    # Alone: a plan that is on its way must not come in after the one that is forgotten.
+    task = show(unit.task(task_id, lock="change"), caller)
+    before = unit.withdrawal(task.id, caller.party)
+    if before is not None:
+        return before
+    after(task.state, Command.WITHDRAW, by="owner")
+    if unit.interest(task.id, caller.party) is None:
+        raise NotFound(f"{caller.party} registered no interest in task {task.id}")
+    withdrawal = Withdrawal(task=task.id, owner=caller.party, at_ms=market.now_ms())
+    unit.withdraw(withdrawal, from_interests=task.state is State.OPEN)
+    return withdrawal
+
+
+def _refuse_withdrawn(unit: Unit, task: Task, caller: Caller) -> None:
+    if unit.withdrawal(task.id, caller.party) is not None:
+        raise Withdrawn("you have withdrawn from this task; that cannot be taken back")
 
 
 def offered_terms(market: Market, task: Task, line: Line) -> dict[str, Any]:

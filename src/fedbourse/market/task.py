@@ -82,6 +82,15 @@ class Plan:
     at_ms: int
 
 
+@dataclass(frozen=True)
+class Withdrawal:
+    """An owner has stepped back from a task before it was settled, for good."""
+
+    task: str
+    owner: str
+    at_ms: int
+
+
 LineState = Literal["offered", "signed", "declined"]
 
 

@@ -101,11 +101,13 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
     plan = unit.plan(task.id, caller.party)
     line = unit.line(task.id, caller.party)
     last = unit.last_answer(task.id, caller.party)
+    withdrawal = unit.withdrawal(task.id, caller.party)
     return {
         "task": task.id,
         "owner": caller.party,
         "interest": asdict(interest) if interest else None,
         "plan": asdict(plan) if plan else None,
+        "withdrawn_ms": withdrawal.at_ms if withdrawal else None,
         "line": line_entry(task, line, trained=_trained(unit, task)) if line else None,
         "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
         "receipt": json.loads(last.receipt) if last else None,

@@ -1,12 +1,17 @@
-"""A finished trade as one HTML file that needs no network."""
+"""A finished trade for readers: as one HTML file that needs no network, or as part of a page.
+
+Both come from one template. What a report does not know is None in its document, and is left out.
+"""
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fedbourse.errors import MissingExtra
-from fedbourse.report.charts import accuracy_by_round, pay_and_budget, predicted_and_measured
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fedbourse.report.charts import charts_of
 from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
@@ -17,21 +22,31 @@ _LINES_SHOWN = 20  # of the ledger; all of them are in the JSON document
 
 def trade_page(report: Mapping[str, Any]) -> str:
     """Return the report of a trade as a page with its charts inside."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise MissingExtra("reports need jinja2: pip install 'fedbourse[study]'") from None
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["credits"] = credits_text
-    template = environment.from_string(
-        files("fedbourse.report").joinpath("trade.html").read_text(encoding="utf-8")
-    )
-    return template.render(
+    template = _environment().get_template("trade.html")
+    return template.render(report=report, body=trade_body(report))
+
+
+def trade_body(report: Mapping[str, Any]) -> Markup:
+    """Return the report without a frame, for a page that has its own style and policy."""
+    template = _environment().get_template("trade_body.html")
+    text = template.render(
         report=report,
         lines_shown=_LINES_SHOWN,
-        charts={
-            "rounds": accuracy_by_round(report),
-            "predicted": predicted_and_measured(report),
-            "pay": pay_and_budget(report),
-        },
+        charts=charts_of(report),
+        unknown=report.get("unknown", ()),
+        left_out=report.get("owners_left_out", 0),
     )
+    return Markup(text)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("fedbourse.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["credits"] = credits_text
+    return environment

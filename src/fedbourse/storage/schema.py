@@ -136,6 +136,17 @@ plans = Table(
     sqlite_with_rowid=False,
 )
 
+# An owner who has withdrawn may not come back, whatever else of it is gone.
+withdrawals = Table(
+    "withdrawals",
+    metadata,
+    _task(),
+    _name("owner"),
+    _number("at_ms"),
+    PrimaryKeyConstraint("task", "owner"),
+    sqlite_with_rowid=False,
+)
+
 lines = Table(
     "lines",
     metadata,

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Table, and_, bindparam, delete, func, insert, select, update
 
 from fedbourse.errors import NotFound
-from fedbourse.market.task import Interest, Line, Plan
-from fedbourse.storage.schema import interests, lines, plans, responses
+from fedbourse.market.ports import AT_ONCE
+from fedbourse.market.task import Interest, Line, Plan, Withdrawal
+from fedbourse.storage.schema import interests, lines, plans, responses, withdrawals
 from fedbourse.storage.unit import Part, storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fedbourse.market.ports import Lock
+    from fedbourse.market.ports import Lock, Said
     from fedbourse.market.task import LineState
 
 _AT_ONCE = 10_000
@@ -32,6 +33,7 @@ _COUNT_ANSWER = (
     .values(answered=lines.c.answered + 1)
     .returning(lines.c.answered)
 )
+_TABLES = {table.name: table for table in (interests, plans, lines)}
 _LINE_COLUMNS = tuple(column.name for column in lines.columns)
 
 
@@ -55,6 +57,34 @@ class SqlParticipation(Part):
         """Return how many there are."""
         return self._count(interests, interests.c.task == task)
 
+    def columns(
+        self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
+    ) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """Return these columns of all owners' interests, plans or lines, so many at a time."""
+        # Pages along the key, and no cursor of the server's: one that is left open does not outlive
+        # a savepoint that is undone, and closing it then would break the transaction.
+        table, after = _TABLES[said], ""
+        query = select(table.c.owner, *(table.c[name] for name in names))
+        query = query.where(table.c.task == task, table.c.owner > bindparam("after"))
+        query = query.order_by(table.c.owner).limit(at_once)
+        while rows := self._run(query, {"after": after}).all():
+            owners, *columns = zip(*rows, strict=True)
+            yield tuple(columns)
+            if len(rows) < at_once:
+                return
+            after = owners[-1]
+
+    def count_reported(self, task: str) -> int:
+        """Return how many owners have told their values."""
+        return self._count(interests, _told(task))
+
+    def report_number(self, task: str, number: int) -> tuple[int, str]:
+        """Return when, and by whom, this one of the values that are told came in; 1 is first."""
+        order = interests.c.at_ms, interests.c.owner
+        query = select(*order).where(_told(task)).order_by(*order).offset(number - 1).limit(1)
+        at_ms, owner = self._run(query).one()
+        return int(at_ms), str(owner)
+
     def put_plan(self, plan: Plan) -> None:
         """Store a plan, in place of an earlier one of the same owner."""
         self._put(plans, vars(plan) | {"budget": storable("a budget", plan.budget)})
@@ -72,6 +102,25 @@ class SqlParticipation(Part):
         """Return how many owners have answered this tick."""
         return self._count(plans, and_(plans.c.task == task, plans.c.tick == tick))
 
+    def withdraw(self, withdrawal: Withdrawal, *, from_interests: bool) -> None:
+        """Store that an owner has withdrawn, and forget its plan; its interest too where asked."""
+        task, owner = withdrawal.task, withdrawal.owner
+        self._run(insert(withdrawals).values(**vars(withdrawal)))
+        for table in (plans, interests) if from_interests else (plans,):
+            self._run(delete(table).where(_whose(table, task, owner)))
+        self._forget_responses(task, owner)
+
+    def withdrawal(self, task: str, owner: str) -> Withdrawal | None:
+        """Return when an owner has withdrawn; None where it has not."""
+        row = self._run(select(withdrawals).where(_whose(withdrawals, task, owner))).first()
+        return row and Withdrawal(*row)
+
+    def count_withdrawn(self, task: str) -> int:
+        """Return how many of those whose interest is kept have withdrawn."""
+        kept = and_(interests.c.task == task, interests.c.owner == withdrawals.c.owner)
+        interested = select(interests.c.owner).where(kept).exists()
+        return self._count(withdrawals, and_(withdrawals.c.task == task, interested))
+
     def add_lines(self, lines: Iterable[Line]) -> None:
         """Store a settlement: up to a million lines."""
         rows = _rows_of(lines)
@@ -87,11 +136,14 @@ class SqlParticipation(Part):
 
     def _add_lines_postgresql(self, rows: Iterator[tuple[Any, ...]]) -> None:
         driver: Any = self._connection.connection.driver_connection
+        statement = f"COPY lines ({', '.join(_LINE_COLUMNS)}) FROM STDIN"
+        # Lines may be made of what is read here: nothing else can be asked while a COPY runs.
+        while some := list(islice(rows, _AT_ONCE)):
+            self._copy(driver, statement, some)
+
+    def _copy(self, driver: Any, statement: str, rows: list[tuple[Any, ...]]) -> None:
         try:
-            with (
-                driver.cursor() as cursor,
-                cursor.copy(f"COPY lines ({', '.join(_LINE_COLUMNS)}) FROM STDIN") as copy,
-            ):
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
                 for row in rows:
                     copy.write_row(row)
         except Exception as error:
@@ -138,7 +190,10 @@ class SqlParticipation(Part):
         for table, secret in ((interests, "value"), (plans, "budget"), (lines, "budget")):
             values = {secret: None, "salt": ""}
             self._run(update(table).where(_whose(table, task, owner)).values(**values))
-        # What was answered to the owner's writes repeats what it said.
+        self._forget_responses(task, owner)
+
+    def _forget_responses(self, task: str, owner: str) -> None:
+        """Forget what was answered to an owner's writes: it repeats what it said."""
         said = and_(responses.c.caller == owner, responses.c.body.contains(f'"task":"{task}"'))
         self._run(delete(responses).where(said))
 
@@ -159,6 +214,10 @@ def _rows_of(found: Iterable[Line]) -> Iterator[tuple[Any, ...]]:
 
 def _whose(table: Table, task: str, owner: str) -> ColumnElement[bool]:
     return and_(table.c.task == task, table.c.owner == owner)
+
+
+def _told(task: str) -> ColumnElement[bool]:
+    return and_(interests.c.task == task, interests.c.value.is_not(None))
 
 
 def _no_line(task: str, owner: str) -> NotFound:

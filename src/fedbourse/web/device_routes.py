@@ -30,6 +30,7 @@ from fedbourse.web.owner_documents import (
     PlanDocument,
     Proof,
     SignedReceipt,
+    WithdrawalDocument,
 )
 from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
@@ -83,6 +84,19 @@ def put_interest(visit: Known, task: TaskId, body: InterestBody) -> Response:
             )
         )
     )
+
+
+@router.delete(
+    "/tasks/{task}/interest",
+    operation_id="withdraw_interest",
+    response_model=WithdrawalDocument,
+    dependencies=NEEDS_KEY,
+    openapi_extra=EITHER,
+)
+def withdraw_interest(visit: Known, task: TaskId) -> Response:
+    """Withdraw from a task before it is settled; that cannot be taken back."""
+    market = visit.service.market
+    return visit.write(lambda unit, caller: asdict(selling.withdraw(market, unit, caller, task)))
 
 
 @router.put(

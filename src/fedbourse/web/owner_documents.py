@@ -183,6 +183,7 @@ class Mine(Body):
         owner="owner:ann",
         interest=_INTEREST,
         plan=_PLAN,
+        withdrawn_ms=None,
         line=_LINE,
         terms={"terms": _TERMS, "digest": HASH, "market_signature": SIGNATURE},
         receipt=_RECEIPT,
@@ -191,6 +192,8 @@ class Mine(Body):
     owner: str
     interest: InterestDocument | None
     plan: PlanDocument | None
+    withdrawn_ms: int | None
+    """When the owner withdrew from the task; null where it has not."""
     line: LineDocument | None
     terms: OfferedTerms | None
     receipt: SignedReceipt | None
@@ -277,6 +280,16 @@ class DriftPage(Body):
     """What these numbers cannot tell."""
     next: str | None
     """``after`` of the next page."""
+
+
+class WithdrawalDocument(Body):
+    """That an owner has withdrawn from a task."""
+
+    model_config = example(task=TASK, owner="owner:ann", at_ms=MS)
+    task: str
+    owner: str
+    at_ms: int
+    """The first time counts."""
 
 
 class Erased(Body):

@@ -30,6 +30,22 @@ TokenId = Annotated[
         examples=["01a3185c50000a1b2c3d"],
     ),
 ]
+Rewards = Annotated[
+    str,
+    Query(
+        max_length=6000,
+        description="Rewards in credits: at most 200 numbers above 0, separated by commas.",
+        examples=["1,2,5,10"],
+    ),
+]
+OwnersAssumed = Annotated[
+    int | None,
+    Query(
+        ge=2,
+        le=1_000_000,
+        description="As if so many were interested, with values as the card assumes them.",
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Before = Annotated[str | None, Query(pattern=TASK, description="Only tasks older than this one.")]
 Wait = Annotated[

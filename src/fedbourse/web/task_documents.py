@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fedbourse.market.task import State  # noqa: TC001 - pydantic reads them
 from fedbourse.web import cards
@@ -155,3 +155,58 @@ class TaskReport(TaskDocument):
     """How many answers earned nothing, by reason."""
     rounds_closed: list[dict[str, Any]]
     """The bodies of the log's events of rounds."""
+
+
+class ModelWhatIf(Body):
+    """What rewards would buy, by one accuracy model."""
+
+    model_config = example(
+        model="precision",
+        accuracy=[0.8613, 0.8971],
+        utility=[16.226, 15.942],
+        best_reward=1.32,
+        best_utility=16.31,
+    )
+    model: str
+    accuracy: list[float]
+    """One for each reward."""
+    utility: list[float]
+    """The buyer's, in credits: weight times accuracy, less the reward."""
+    best_reward: float
+    """The best of all rewards, in credits; 0 where none pays."""
+    best_utility: float
+
+
+class WhatIfDocument(Body):
+    """What rewards would buy. A number that rests on owners' values is shown rounded."""
+
+    model_config = example(
+        task=TASK,
+        basis="assumed",
+        why="24 owners with values spread evenly over 1 to 5: 3 of 24 told theirs, 5 are needed",
+        owners=24,
+        participants=7,
+        rewards=[1.0, 2.0],
+        total_budgets=[0.41, 0.82],
+        models=[
+            {
+                "model": "precision",
+                "accuracy": [0.8613, 0.8971],
+                "utility": [16.226, 15.942],
+                "best_reward": 1.32,
+                "best_utility": 16.31,
+            }
+        ],
+    )
+    task: str
+    basis: Literal["reported", "assumed"]
+    why: str
+    """Whose values it rests on, and why."""
+    owners: int
+    participants: int
+    """How many owners would take part, at every reward."""
+    rewards: list[float]
+    """In credits."""
+    total_budgets: list[float]
+    """P, one for each reward."""
+    models: list[ModelWhatIf]

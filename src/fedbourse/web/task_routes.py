@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from fedbourse.market import buying, training, views
+from fedbourse.market import buying, training, views, what_if
 from fedbourse.web.bodies import Cancellation, Nothing  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.cards import CardBody  # noqa: TC001 - as above
 from fedbourse.web.doors import NEEDS_KEY, Known, KnownVisit
 from fedbourse.web.openapi import MODEL_ANSWER, TOKEN
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import OwnersAssumed, Rewards, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
-from fedbourse.web.task_documents import TaskDocument, TaskReport
+from fedbourse.web.task_documents import TaskDocument, TaskReport, WhatIfDocument
 from fedbourse.wire.card import TaskCard
 
 if TYPE_CHECKING:
@@ -119,6 +119,25 @@ def cancel_task(visit: Known, task: TaskId, body: Cancellation | None = None) ->
         visit,
         task,
         lambda market, unit, caller, id: buying.cancel(market, unit, caller, id, reason=reason),
+    )
+
+
+@router.get(
+    "/tasks/{task}/what-if",
+    operation_id="what_if_task",
+    response_model=WhatIfDocument,
+    openapi_extra=TOKEN,
+)
+def what_if_task(
+    visit: Known, task: TaskId, rewards: Rewards, owners: OwnersAssumed = None
+) -> Response:
+    """Show what rewards would buy to a task's buyer, the operator and auditors, before it settles.
+
+    From the values that owners told, where five or more did; otherwise from what the card assumes.
+    """
+    amounts = what_if.rewards_in(rewards)
+    return visit.read(
+        lambda unit, caller: what_if.of_task(unit, caller, task, rewards=amounts, owners=owners)
     )
 
 

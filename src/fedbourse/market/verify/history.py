@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fedbourse.game.discovery import Discovery
 from fedbourse.market import log
 from fedbourse.market.lifecycle import LIFE
-from fedbourse.market.offers import choose_reward, first_total
+from fedbourse.market.offers import choose_reward, first_total, told_in
+from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.task import State
 from fedbourse.market.verify.records import Differs, Records, Unseen, same
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from fedbourse.game import Stream
 
 
 def check_card(records: Records) -> str:
@@ -55,11 +57,12 @@ def check_life(records: Records) -> str:
 def check_reward(records: Records) -> str:
     """R follows from the card."""
     announced = records.event("announced")
-    offer = announced["offer"]
-    reported = None
+    offer, told, reported = announced["offer"], 0, None
     if records.card.reward == "best-reported":
-        reported = _values(records)[1]
-    reward, _method = choose_reward(records.card, interested=offer["interested"], reported=reported)
+        told, reported = _told(records)
+    reward, _method = choose_reward(
+        records.card, interested=offer["interested"], told=told, reported=reported
+    )
     same("the reward", offer["reward_micro"], reward)
     return f"R is {reward} micro-credits, {offer['method']}"
 
@@ -69,10 +72,10 @@ def check_totals(records: Records) -> str:
     first = records.event("announced")
     credits = first["offer"]["reward_micro"] / MICRO_CREDITS_PER_CREDIT
     interested = first["offer"]["interested"]
-    values = np.full(interested, np.nan)
-    if first["reported"] == interested:
-        values = _values(records)[0]
-    total = first_total(records.card, values, reward=credits, interested=interested)
+    told, reported = _told(records) if first["reported"] == interested else (0, None)
+    total = first_total(
+        records.card, reward=credits, interested=interested, told=told, reported=reported
+    )
     market = Discovery.start(total_budget=total)
     previous = digest(dict(records.card_document))
     for tick, body in enumerate(records.offers):
@@ -94,10 +97,13 @@ def check_totals(records: Records) -> str:
     return f"P moved over {len(records.offers)} announcements by the rule, from {total:.6g}"
 
 
-def _values(records: Records) -> tuple[Any, Any]:
+def _told(records: Records) -> tuple[int, Stream]:
+    """Return how many values were told, and all of them as the market read them."""
     interests = records.everybody("interest")
     if not all(interest["salt"] for interest in interests):
         raise Unseen("some owners had their values erased")
     said = [interest["value"] for interest in interests]
-    values = np.array([np.nan if value is None else value for value in said], dtype=np.float64)
-    return values, values[~np.isnan(values)]
+    starts = range(0, len(said), AT_ONCE)
+    return len(said) - said.count(None), told_in(
+        lambda: ((tuple(said[start : start + AT_ONCE]),) for start in starts)
+    )

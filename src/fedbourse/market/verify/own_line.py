@@ -18,7 +18,12 @@ from fedbourse.market.verify.records import (
 
 
 def check_own_line(records: Records) -> str:
-    """The owner's line leads to the root in the log."""
+    """The owner's line leads to the root in the log; one who has withdrawn has none."""
+    own = records.own or {}
+    if own.get("withdrawn_ms") is not None:
+        if own["line"] is not None:
+            raise Differs("you have withdrawn, and the settlement has a line of yours")
+        return "you have withdrawn, and the settlement has no line of yours"
     line, proof = own_part(records, "line"), own_part(records, "proof")
     if line["budget"] is not None:
         same("the hash of your line", line["leaf"], log.leaf(line["salt"], line_of(line)))

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fedbourse.game.columns import per_owner
 from fedbourse.market import log
 from fedbourse.market.settlement import COMPENSATIONS, shares_at
 from fedbourse.market.verify.records import (
@@ -87,7 +88,7 @@ def check_last_tick(records: Records) -> str:
     budgets = budgets_of(records, "plan")
     seen = records.event("last-tick")
     total = records.offers[-1]["offer"]["total_budget"]
-    positive, share_sum = shares_at(total, budgets)
+    positive, share_sum = shares_at(total, [per_owner("plans", budgets, len(budgets))])
     same("the plans above 0 at the last tick", seen["positive"], positive)
     same("the sum of shares at the last tick", seen["share_sum"], share_sum)
     still = "stands still" if seen["stands_still"] else "was stopped by the deadline"
@@ -98,10 +99,10 @@ def check_payments(records: Records) -> str:
     """Payments follow from the plans and sum to R."""
     budgets = budgets_of(records, "plan")
     reward = settled_reward(records)
-    sold = [budget for budget in budgets if budget]
-    pay = iter(COMPENSATIONS[records.card.compensation](sold, MicroCredits(reward)))
+    sold = per_owner("plans", budgets, len(budgets))
+    pay = COMPENSATIONS[records.card.compensation](lambda: [sold], MicroCredits(reward))
     plans = records.everybody("plan")
-    due = {plan["owner"]: next(pay) for plan in plans if plan["budget"]}
+    due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     lines = {line["owner"]: line for line in records.everybody("line")}
     for owner, payment in due.items():
         found = lines[owner]["payment_micro"] if owner in lines else 0

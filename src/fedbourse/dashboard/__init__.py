@@ -1,0 +1,1 @@
+"""The market for people: pages over the same questions and commands as the API."""

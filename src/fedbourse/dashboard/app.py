@@ -1,0 +1,56 @@
+"""The dashboard on the market's application: its pages, its files, and errors in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Header
+
+from fedbourse.dashboard.buyer_pages import router as buyer
+from fedbourse.dashboard.ledger_pages import router as ledger
+from fedbourse.dashboard.live import router as live
+from fedbourse.dashboard.market_pages import router as market
+from fedbourse.dashboard.owner_pages import router as owner
+from fedbourse.dashboard.pages import LOOK
+from fedbourse.dashboard.problem_pages import ProblemPages
+from fedbourse.dashboard.report_pages import router as report
+from fedbourse.dashboard.sign_in import router as sign_in
+from fedbourse.dashboard.steps import router as steps
+from fedbourse.dashboard.verify_pages import router as verify
+from fedbourse.dashboard.withdrawing import router as withdrawing
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.responses import Response
+
+ROUTERS: tuple[APIRouter, ...] = (
+    sign_in,
+    market,
+    owner,
+    withdrawing,
+    verify,
+    ledger,
+    report,
+    buyer,
+    steps,
+    live,
+)
+_files = APIRouter()
+
+
+@_files.get("/static/{name:path}")
+async def static(
+    name: str,
+    v: str = "",
+    if_none_match: Annotated[str, Header()] = "",
+    accept_encoding: Annotated[str, Header()] = "",
+) -> Response:
+    """Return a script, a style or a picture."""
+    return LOOK.files.answer(name, version=v, seen=if_none_match, encodings=accept_encoding)
+
+
+def add_dashboard(app: FastAPI) -> None:
+    """Add the pages to the service that ``web.app.create_app`` made."""
+    for router in (_files, *ROUTERS):
+        app.include_router(router, include_in_schema=False)
+    app.add_middleware(ProblemPages)

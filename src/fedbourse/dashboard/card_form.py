@@ -1,0 +1,158 @@
+"""The form of a task card: what a buyer fills in, what stands there before, and the card of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from fedbourse.dashboard.forms import InvalidForm, read_form
+from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
+from fedbourse.errors import InvalidInput
+from fedbourse.learning.models import model_named
+from fedbourse.wire.card import COMPENSATIONS, Assumptions, Deadlines, TaskCard
+
+if TYPE_CHECKING:
+    from fedbourse.dashboard.forms import Fields
+
+_SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_LONGEST_S = 366 * 86400.0
+_TEXT_MAX = 2000
+_ASSUMED = Assumptions(weight=1.0)
+_SAME = (
+    "goal", "data", "validation", "scaling", "features", "classes", "step_size", "rounds",
+    "samples", "clip", "weights", "start_seed", "payout", "max_reward", "max_rho",
+    "min_participants",
+)  # fmt: skip
+"""Items that the form and the card call alike."""
+
+
+def seconds(text: object) -> object:
+    """Return a span of time that was typed with its unit.
+
+    >>> seconds("1.5 h"), seconds("300s")
+    (5400.0, 300.0)
+    """
+    found = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError("should be a number with s, min, h or d, such as 90 min")
+    span = float(found[1]) * _SECONDS[found[2].lower()]
+    if not 0 < span <= _LONGEST_S:
+        raise ValueError("should be above 0 and at most 366 d")
+    return span
+
+
+def _layout(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ValueError("should be JSON, as fedbourse task card --data writes it") from None
+    if not isinstance(found, dict):
+        raise ValueError("should be a JSON object with columns and label")
+    return text
+
+
+Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+Span = Annotated[float, BeforeValidator(seconds)]
+
+
+class NewTask(Supposed):
+    """Everything that a buyer chooses."""
+
+    goal: Text
+    data: Text
+    validation: Text = ""
+    scaling: Text = "none"
+    layout: Annotated[str, AfterValidator(_layout)] | None = None
+    weights: Literal["precision", "equal"] = "precision"
+    start_seed: Annotated[int, Field(ge=0, le=2**53)] = 0
+    payout: Literal["vested", "upfront"] = "vested"
+    interest_s: Span
+    plans_s: Span
+    tick_s: Span
+    terms_s: Span
+    round_s: Span
+
+    def document(self) -> dict[str, Any]:
+        """Return the card's document."""
+        model = model_named(self.model_name, features=self.features, classes=self.classes)
+        return {name: getattr(self, name) for name in _SAME} | {
+            "loss": self.model_name,
+            "query": "gradient",
+            "compensation": COMPENSATIONS[0],
+            "reward": self.reward if self.reward_kind == "fixed" else self.reward_kind,
+            "model": self.model_name,
+            "dimension": model.dimension,
+            "layout": None if self.layout is None else json.loads(self.layout),
+            "deadlines": {name: getattr(self, name) for name in asdict(Deadlines())},
+            "assumptions": {name: getattr(self, name) for name in asdict(_ASSUMED)},
+        }
+
+
+STARTS = {
+    "goal": "",
+    "data": "",
+    "validation": "",
+    "model": "logistic",
+    "units": "16",
+    "features": "9",
+    "classes": "2",
+    "scaling": "none",
+    "layout": "",
+    "rounds": "50",
+    "samples": "100",
+    "step_size": "1",
+    "clip": "1",
+    "weights": "precision",
+    "start_seed": "0",
+    "max_rho": "10",
+    "reward_kind": "fixed",
+    "reward": "2",
+    "max_reward": "20",
+    "payout": "vested",
+    "min_participants": "2",
+    "weight": "20",
+    "accuracy": "precision",
+    "chance": "0.5",
+    "ceiling": "0.9",
+    "noise": "1",
+    "values_low": "1",
+    "values_high": "5",
+    "owners": "1000",
+    "sample": "",
+    "interest_s": "24 h",
+    "plans_s": "1 h",
+    "tick_s": "60 s",
+    "terms_s": "1 h",
+    "round_s": "5 min",
+}
+"""What the form holds before anything is typed."""
+
+
+def card_in(fields: Fields) -> TaskCard:
+    """Return the card of a filled-in form, or refuse with a sentence for each wrong field."""
+    typed = {name: said[0] for name, said in fields.items()}
+    errors: dict[str, str] = {}
+    try:
+        supposed_in(fields)
+    except InvalidForm as error:
+        errors |= error.errors
+    try:
+        form = read_form(fields, NewTask)
+    except InvalidForm as error:
+        raise InvalidForm(errors | error.errors, typed) from None
+    if form.reward_kind != "fixed" and form.max_reward is None:
+        errors["max_reward"] = "this is needed where the market computes the reward"
+    if form.sample is not None and form.values_high <= form.values_low:
+        errors["values_high"] = f"should be above the lowest, {form.values_low:g}"
+    if errors:
+        raise InvalidForm(errors, typed)
+    try:
+        return TaskCard.of(form.document())
+    except InvalidInput as error:
+        field = "layout" if "layout" in str(error) else field_of(str(error), NewTask, "form")
+        raise InvalidForm({field: str(error)}, typed) from None

@@ -1,0 +1,186 @@
+"""Money for people: balances, statements, and taking money out."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+
+from fedbourse.dashboard.forms import Form, InvalidForm
+from fedbourse.dashboard.pages import page, redirect
+from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
+from fedbourse.errors import InvalidInput
+from fedbourse.market import accounts
+from fedbourse.market.lifecycle import ACTIVE
+from fedbourse.market.service import escrow
+from fedbourse.units import micro_credits
+from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Entry
+
+router = APIRouter()
+ROWS = 50
+_AT_ONCE = 10_000
+_ESCROWS = 100
+Mover = Annotated[KnownPageVisit, Depends(signed_in(*accounts.MOVERS))]
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=10_000)]
+
+
+class WithdrawForm(Form):
+    """How much, to where; ``confirmed`` once both were shown again."""
+
+    amount: str
+    destination: str = Field(max_length=200)
+    confirmed: bool = False
+
+
+@router.get("/ledger")
+def ledger_page(visit: SignedIn, after: AfterName = "") -> Response:
+    """Show the balances that the caller may see."""
+    sees_all = visit.may("operator", "auditor")
+
+    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
+        found = unit.balances(after=after, limit=ROWS) if sees_all else []
+        held = (
+            unit.tasks(states=ACTIVE, buyer=caller.party, limit=_ESCROWS)
+            if visit.may("buyer")
+            else []
+        )
+        return {
+            "balance": unit.balance(caller.party),
+            "accounts": found,
+            "next": found[-1][0] if len(found) == ROWS else None,
+            "escrows": [(task, unit.balance(escrow(task.id))) for task in held if task.reward],
+        }
+
+    return page(visit, "ledger.html", sees_all=sees_all, after=after, **visit.read(read))
+
+
+@router.post("/ledger/withdraw")
+def withdraw(visit: Mover) -> Response:
+    """Show what a withdrawal moves; carry it out once that is confirmed."""
+    try:
+        form = visit.form(WithdrawForm)
+        amount = _amount(visit, form)
+    except InvalidForm as wrong:
+        return _statement(visit, visit.caller.party, errors=wrong.errors, values=wrong.values)
+    if not form.confirmed:
+        balance = visit.read(lambda unit, caller: unit.balance(caller.party))
+        return page(visit, "withdraw.html", form=form, amount=amount, balance=balance)
+
+    def command(unit: Unit, caller: Caller) -> object:
+        payout = accounts.withdraw(
+            visit.market,
+            unit,
+            caller,
+            account=caller.party,
+            amount_micro=amount,
+            destination=form.destination,
+        )
+        return {"id": payout.id}
+
+    visit.write(command)
+    return redirect(f"/ledger/{visit.caller.party}?done=true")
+
+
+def _amount(visit: KnownPageVisit, form: WithdrawForm) -> int:
+    """Return how much is asked for, if the account holds it."""
+    said = {"amount": form.amount, "destination": form.destination}
+    try:
+        amount = micro_credits(form.amount.replace(",", ""))
+    except InvalidInput as error:
+        raise InvalidForm({"amount": str(error)}, said) from None
+    held = visit.read(lambda unit, caller: unit.balance(caller.party))
+    if amount <= 0:
+        raise InvalidForm({"amount": "this must be above 0"}, said)
+    # A confirmed one is refused by the books themselves, or answered as it was the first time.
+    if amount > held and not form.confirmed:
+        raise InvalidForm({"amount": "this is more than the account holds"}, said)
+    return amount
+
+
+@router.get("/ledger/{party}")
+def statement_page(
+    visit: SignedIn, party: Account, number: PageNumber = 1, done: bool = False
+) -> Response:
+    """Show how an account came to hold what it holds, newest first."""
+    return _statement(visit, party, number=number, done=done)
+
+
+def _statement(
+    visit: KnownPageVisit,
+    party: str,
+    *,
+    number: int = 1,
+    done: bool = False,
+    errors: dict[str, str] | None = None,
+    values: dict[str, str] | None = None,
+) -> Response:
+    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
+        accounts.may_see(caller, party)
+        rows, count = _rows(unit, party, number)
+        return {"rows": rows, "count": count, "balance": unit.balance(party)}
+
+    found = visit.read(read)
+    return page(
+        visit,
+        "statement.html",
+        status=422 if errors else 200,
+        party=party,
+        number=number,
+        last=max(1, -(-found["count"] // ROWS)),
+        done=done,
+        errors=errors or {},
+        values=values or {},
+        movable=visit.caller.party == party and visit.may(*accounts.MOVERS),
+        **found,
+    )
+
+
+def _rows(unit: Unit, account: str, number: int) -> tuple[list[dict[str, Any]], int]:
+    """Return one page of an account's transfers, newest first, and how many there are.
+
+    Only the books' order gives the balance after each, so all are walked through and few are kept.
+    """
+    kept: deque[dict[str, Any]] = deque(maxlen=number * ROWS)
+    balance = count = after = 0
+    while entries := unit.entries(account=account, after=after, limit=_AT_ONCE):
+        for entry in entries:
+            moved = _moved(entry, account)
+            balance += moved
+            kept.append({"entry": entry, "moved": moved, "balance": balance})
+        count += len(entries)
+        after = entries[-1].sequence
+    here = max(0, min(ROWS, count - (number - 1) * ROWS))
+    rows = list(kept)[:here]
+    return [row | _words(row["entry"]) for row in reversed(rows)], count
+
+
+def _moved(entry: Entry, account: str) -> int:
+    """Return by how much a transfer changes an account; one to itself changes nothing."""
+    return entry.amount * (entry.target == account) - entry.amount * (entry.source == account)
+
+
+def _words(entry: Entry) -> dict[str, Any]:
+    """Say what a transfer was for, and to which task it belongs."""
+    accounts = (entry.source, entry.target)
+    held = next((name for name in accounts if name.startswith("escrow:")), None)
+    if entry.id.startswith("deposit/"):
+        what = "deposit"
+    elif entry.id.startswith("withdrawal/"):
+        what = "withdrawal"
+    elif held is None:
+        what = entry.memo
+    elif entry.target == held:
+        what = "reward held in escrow"
+    elif entry.target.startswith("buyer:"):
+        what = f"back from escrow: {entry.memo}"
+    else:
+        what = f"pay: {entry.memo}"
+    return {"what": what, "task": held.partition(":")[2] if held else None}

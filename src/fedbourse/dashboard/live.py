@@ -1,0 +1,121 @@
+"""Training as it happens: rounds, devices that answered, money that leaves escrow, the model.
+
+The market knows no records of the buyer's: how good the model is, a buyer's browser finds out by
+itself, from records that never leave it and the model of the open round, which is its buyer's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from fedbourse.dashboard import market_pages
+from fedbourse.dashboard.money import money_for
+from fedbourse.dashboard.pages import HEADERS, page
+from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
+from fedbourse.errors import Conflict, NotAllowed
+from fedbourse.game import Accuracy
+from fedbourse.market import views
+from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.offers import training_of
+from fedbourse.market.service import show
+from fedbourse.market.task import State
+from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
+
+if TYPE_CHECKING:
+    from fedbourse.dashboard.visits import PageVisit
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Round, Task
+
+router = APIRouter()
+Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
+_BEFORE_TRAINING = 400
+ROUNDS_SHOWN = 2000
+"""Of more rounds than this the last ones are drawn."""
+ROUNDS_LISTED = 30
+
+
+def live_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+    """Return what the page of a task shows of its training."""
+    return {"live": live_of(unit, visit.caller, task)}
+
+
+def live_of(unit: Unit, caller: Caller | None, task: Task) -> dict[str, Any]:
+    """Return what may be known of a task's training by now."""
+    signed = sold = None
+    for event in unit.events(task.id, limit=_BEFORE_TRAINING):
+        if event.kind == "settled":
+            sold = event.body["total_budget"]
+        elif event.kind == "training":
+            signed = event.body["signed"]
+            break
+    last = unit.events(
+        task.id, after=max(-1, task.last_sequence - ROUNDS_SHOWN - 2), limit=ROUNDS_SHOWN + 2
+    )
+    rounds = [event.body for event in last if event.kind == "round"]
+    return {
+        "state": task.state.value,
+        "streams": task.state not in ENDED and task.state is not State.DRAFT,
+        "after": task.last_sequence,
+        "began": signed is not None,
+        "signed": signed or 0,
+        "first": rounds[0]["round"] if rounds else 0,
+        "answers": [each["answers"] for each in rounds],
+        "void": [each["round"] for each in rounds if each["void"]],
+        "listed": rounds[-ROUNDS_LISTED:],
+        "closed": rounds[-1]["round"] + 1 if rounds else 0,
+        "missed": sum((signed or 0) - each["answers"] for each in rounds),
+        "money": money_for(unit, caller, task),
+        "judges": caller is not None and caller.party == task.buyer and "buyer" in caller.scopes,
+        "predicted": _predicted(task, sold),
+    }
+
+
+@router.get("/tasks/{task}/live")
+def live_figures(visit: PageVisitor, task: TaskId) -> Response:
+    """Return the numbers of a training as they are now, as a part of the task's page."""
+
+    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
+        found = show(unit.task(task), caller)
+        return {"task": views.task_document(found), "live": live_of(unit, caller, found)}
+
+    return page(visit, "_live_now.html", **visit.read(read))
+
+
+@router.get("/tasks/{task}/open-model")
+def open_model(visit: Buyer, task: TaskId) -> Response:
+    """Return the newest model to the task's buyer, and how many rounds made it."""
+    found = visit.read(lambda unit, caller: newest_model(unit, caller, task))
+    headers = HEADERS | {"Fedbourse-Round": str(found.number)}
+    return Response(found.model, media_type="application/octet-stream", headers=headers)
+
+
+def newest_model(unit: Unit, caller: Caller, task_id: str) -> Round:
+    """Return the model that the open round asks about, or the last one, to the task's buyer.
+
+    It was made of nothing but answers that carry their owners' noise, so it costs nobody privacy.
+    """
+    task = show(unit.task(task_id), caller)
+    if caller.party != task.buyer:
+        raise NotAllowed(f"the model is for the task's buyer; the caller is {caller.party}")
+    if task.state not in (State.TRAINING, State.COMPLETED):
+        raise Conflict(f"a model needs a task in training; it is {task.state.value}")
+    return unit.round(task.id, task.round)
+
+
+def _predicted(task: Task, sold: float | None) -> float | None:
+    """Return the accuracy that the budgets sold buy, where weights go by precision."""
+    said = task.card.assumptions
+    if sold is None or said is None or said.accuracy != "precision":
+        return None
+    import numpy as np
+
+    factor = training_of(task.card).noise_factor
+    accuracy = Accuracy("precision", chance=said.chance, ceiling=said.ceiling, noise=said.noise)
+    return accuracy.of(np.array([sold / factor]), 1)
+
+
+market_pages.TASK_PARTS += (live_part,)

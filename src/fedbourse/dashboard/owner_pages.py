@@ -1,0 +1,155 @@
+"""The owner's pages: what a task would pay, the own tasks, and the own part of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+
+from fedbourse.dashboard import market_pages
+from fedbourse.dashboard.epsilon_table import epsilon_table
+from fedbourse.dashboard.pages import page
+from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
+from fedbourse.market import views
+from fedbourse.market.lifecycle import ENDED, LIFE, Command
+from fedbourse.market.offers import likely_reward
+from fedbourse.market.service import show
+from fedbourse.market.task import State
+from fedbourse.privacy.zcdp import compose
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT
+from fedbourse.web.paths import TASK, TaskId
+
+if TYPE_CHECKING:
+    from fedbourse.dashboard.visits import PageVisit
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.service import Market
+    from fedbourse.market.task import Task
+
+router = APIRouter()
+Owner = Annotated[KnownPageVisit, Depends(signed_in("owner"))]
+Before = Annotated[str, Query(pattern=f"^$|{TASK}")]
+LOOKED_AT = 500
+"""How many of the market's tasks are searched for the own ones at a time."""
+_ENTRIES = 10_000
+
+
+@router.get("/tasks/{task}/earn")
+def earn_page(visit: PageVisitor, task: TaskId) -> Response:
+    """Show what a budget would earn; the owner's value and cap never leave the browser."""
+
+    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
+        found = show(unit.task(task), caller)
+        document = views.one_task(unit, caller, task)
+        return {"task": document, "card": found.card, "offer": _offer(found, document)}
+
+    return page(visit, "earn.html", table=epsilon_table(), **visit.read(read))
+
+
+def _offer(task: Task, document: dict[str, Any]) -> dict[str, Any]:
+    """Return what everybody knows of the reward and of what others sell."""
+    card, assumed = task.card, task.card.assumptions
+    reward = None if isinstance(card.reward, str) else float(card.reward)
+    if task.reward is not None:
+        reward = task.reward / MICRO_CREDITS_PER_CREDIT
+    owners = max(2, int(document["interested"] or 0))
+    return {
+        "reward": reward,
+        "tried": likely_reward(card, owners) if reward is None else reward,
+        "total": task.total_budget,
+        "owners": owners,
+        "low": None if assumed is None else assumed.values_low,
+        "high": None if assumed is None else assumed.values_high,
+        "example": 1.0 if assumed is None else (assumed.values_low + assumed.values_high) / 2,
+        "taken": task.state in (State.OPEN, State.ANNOUNCED),
+    }
+
+
+@router.get("/own")
+def own_page(visit: Owner, before: Before = "") -> Response:
+    """List the caller's tasks with pay and spend."""
+
+    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
+        searched = unit.tasks(before=before or None, limit=LOOKED_AT)
+        parts = [own_part(visit.market, unit, caller, task) for task in searched]
+        rows = [part for part in parts if part is not None]
+        return {
+            "rows": rows,
+            "older": searched[-1].id if len(searched) == LOOKED_AT else None,
+            "balance": unit.balance(caller.party),
+            "earned": _earned(unit, caller.party),
+            "spent": compose(part["spent"] for part in rows),
+        }
+
+    return page(visit, "own.html", before=before, looked_at=LOOKED_AT, **visit.read(read))
+
+
+def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any] | None:
+    """Return an owner's part in a task as the market knows it; None where it has none."""
+    interest = unit.interest(task.id, caller.party)
+    withdrawal = unit.withdrawal(task.id, caller.party)
+    if interest is None and withdrawal is None:
+        return None
+    mine = views.mine(market, unit, caller, task.id)
+    line, plan, rounds = mine["line"], mine["plan"], task.card.rounds
+    answered = line["answered"] if line else 0
+    budget = line["budget"] if line else None
+    return {
+        "task": task.id,
+        "goal": task.card.goal,
+        "state": task.state.value,
+        "ended": task.state in ENDED,
+        "rounds": rounds,
+        "interest": interest,
+        "withdrawn_ms": mine["withdrawn_ms"],
+        "may_withdraw": withdrawal is None and (task.state, Command.WITHDRAW) in LIFE,
+        "plan": plan["budget"] if plan else None,
+        "line": line,
+        "budget": budget,
+        "answered": answered,
+        "spent": 0.0 if budget is None else budget * answered / rounds,
+        "erased": line is not None and budget is None,
+        "words": "withdrawn" if withdrawal else _words(task, line, plan),
+    }
+
+
+def _words(task: Task, line: dict[str, Any] | None, plan: dict[str, Any] | None) -> str:
+    """Say where an owner stands in a task."""
+    if line is not None:
+        ended = "took part" if task.state is State.COMPLETED else "takes part"
+        signed = "took part until it was cancelled" if task.state is State.CANCELLED else ended
+        return {
+            "offered": "terms offered, not signed",
+            "signed": signed,
+            "declined": "terms declined",
+        }[line["state"]]
+    if task.state is State.ANNOUNCED:
+        return "no plan yet" if plan is None else "planned"
+    if task.state is State.OPEN:
+        return "interested"
+    return "sold nothing"
+
+
+def _earned(unit: Unit, party: str) -> int:
+    """Return all that escrow ever paid to an account."""
+    total, after = 0, 0
+    while entries := unit.entries(account=party, after=after, limit=_ENTRIES):
+        total += sum(
+            entry.amount
+            for entry in entries
+            if entry.target == party and entry.source.startswith("escrow:")
+        )
+        after = entries[-1].sequence
+    return total
+
+
+def _part_of_task_page(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+    """Return what the page of a task shows an owner of its own part."""
+    caller = visit.caller
+    if caller is None or "owner" not in caller.scopes:
+        return {"own": None}
+    return {"own": own_part(visit.market, unit, caller, task)}
+
+
+market_pages.TASK_PARTS = (*market_pages.TASK_PARTS, _part_of_task_page)

@@ -1,0 +1,108 @@
+"""Pages from templates, with the headers that let a browser run nothing but what is ours."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from fedbourse.dashboard.forms import CSRF, KEY
+from fedbourse.dashboard.static_files import StaticFiles
+from fedbourse.dashboard.words import FILTERS, STATE_WORDS
+
+if TYPE_CHECKING:
+    from fedbourse.dashboard.visits import PageVisit
+
+POLICY = (
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
+    "object-src 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    # A stricter one would hide from us that our own forms are ours.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Vary": "Cookie, HX-Request",
+}
+NAV = (("Market", "/"), ("Buy", "/buy"), ("Own", "/own"), ("Ledger", "/ledger"))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What templates are made with."""
+
+    files: StaticFiles
+    environment: Environment
+
+
+def _look() -> _Look:
+    files = StaticFiles()
+    environment = Environment(
+        loader=PackageLoader("fedbourse.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(
+        static_url=files.url,
+        has_static=files.has,
+        scripts_missing=bool(files.missing),
+        form_fields=form_fields,
+        nav=NAV,
+        state_words=STATE_WORDS,
+    )
+    return _Look(files, environment)
+
+
+def form_fields(visit: PageVisit) -> Markup:
+    """Return the hidden fields of every form that writes."""
+    hidden = '<input type="hidden" name="{}" value="{}">'
+    return Markup(hidden * 2).format(CSRF, visit.csrf, KEY, secrets.token_hex(16))
+
+
+def page(
+    visit: PageVisit | None, template: str, *, status: int = 200, **context: Any
+) -> HTMLResponse:
+    """Return a template as a page for a visitor, who is None where an error has no visit."""
+    path = "" if visit is None else visit.request.path
+    text = LOOK.environment.get_template(template).render(
+        visit=visit,
+        caller=None if visit is None else visit.caller,
+        now_ms=None if visit is None else visit.now_ms,
+        market_name="fedbourse" if visit is None else visit.service.settings.name,
+        path=path,
+        **context,
+    )
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def redirect(address: str) -> RedirectResponse:
+    """Send the browser on to another page of ours after a form was carried out."""
+    return RedirectResponse(local(address), status_code=303, headers=HEADERS)
+
+
+def local(address: str) -> str:
+    """Return an address if it is a path of this market, or else the market's page.
+
+    >>> local("/tasks/1?x=2"), local("//evil.example"), local("https://evil.example")
+    ('/tasks/1?x=2', '/', '/')
+    """
+    is_path = address.startswith("/") and not address.startswith(("//", "/\\", "/v1"))
+    clean = all(" " < character <= "~" and character != "\\" for character in address)
+    return address if is_path and clean and len(address) <= 2000 else "/"
+
+
+def sign_in_address(following: str) -> str:
+    """Return the address of the sign-in that leads on to a page."""
+    return f"/sign-in?next={quote(local(following), safe='')}"
+
+
+LOOK = _look()

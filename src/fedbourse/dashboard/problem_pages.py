@@ -1,0 +1,112 @@
+"""Problems for people: what the service says in JSON about an error becomes a page."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from fedbourse.dashboard.pages import HEADERS, page, redirect, sign_in_address
+from fedbourse.web.problems import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_OURS = {name.lower().encode() for name in HEADERS} | {b"content-type", b"content-length"}
+_TITLES = {
+    401: "Please sign in",
+    403: "Not yours to see or do",
+    404: "Nothing here",
+    409: "That does not fit any more",
+    413: "Too much at once",
+    422: "Something in it is not right",
+    429: "Too fast",
+    503: "The market does not answer right now",
+}
+
+
+class ProblemPages:
+    """Turns the problems of every address outside the API into pages, wherever they arose.
+
+    A script that asks for JSON alone is answered with the problem as it is.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an application."""
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http" or _is_api(scope["path"]) or _wants_json(scope):
+            await self.app(scope, receive, send)
+            return
+        scope.setdefault("state", {})
+        start: Message | None = None
+        body = b""
+
+        async def watched(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start" and _is_problem(message):
+                start = message
+            elif start is None:
+                await send(message)
+            else:
+                body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    answer = _answer(scope, json.loads(body))
+                    kept = [pair for pair in start["headers"] if pair[0].lower() not in _OURS]
+                    answer.raw_headers.extend(kept)
+                    await answer(scope, receive, send)
+
+        await self.app(scope, receive, watched)
+
+
+def _answer(scope: Scope, problem: dict[str, Any]) -> Response:
+    status = problem["status"]
+    headers = Headers(scope=scope)
+    if status == 401 and headers.get("hx-request") == "true":
+        seen = urlsplit(headers.get("hx-current-url", "/"))
+        answer = page(None, "problem.html", status=401, title=_TITLES[401], sentence="")
+        answer.headers["HX-Redirect"] = sign_in_address(_target(seen.path, seen.query))
+        return answer
+    if status == 401 and scope["method"] in ("GET", "HEAD"):
+        query = scope["query_string"].decode("latin-1")
+        return redirect(sign_in_address(_target(scope["path"], query)))
+    sentence = problem["detail"].replace("; see /v1/openapi.json", "")
+    return page(
+        scope["state"].get("page_visit"),
+        "problem.html",
+        status=status,
+        title=_TITLES.get(status, _phrase(status)),
+        sentence=sentence[:1].upper() + sentence[1:].rstrip(".") + ".",
+    )
+
+
+def _target(path: str, query: str) -> str:
+    return f"{path}?{query}" if query else path
+
+
+def _is_api(path: str) -> bool:
+    return path == "/v1" or path.startswith("/v1/")
+
+
+def _wants_json(scope: Scope) -> bool:
+    return Headers(scope=scope).get("accept", "") == "application/json"
+
+
+def _is_problem(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.decode("latin-1").startswith(MEDIA_TYPE)
+        for name, value in message["headers"]
+    )
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase.capitalize()
+    except ValueError:
+        return "Something went wrong"

@@ -1,0 +1,223 @@
+// A task as it happens: the market's events move the page; what broke off is taken up again.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  const KINDS = ["opened", "announced", "ticked", "last-tick", "settled", "training", "round", "completed", "cancelled"];
+  const PAUSE_MS = 1000;
+  const RETRY_MS = 3000;
+  const QUIET_MS = 5000;
+  const DRAWN = 2000;
+  let live = document.getElementById("live");
+  if (!live) return;
+  const task = live.dataset.task;
+  let seen = Number(live.dataset.after), source = null, ended = live.dataset.streams !== "1";
+  let charts = {}, lost = false;
+
+  // -- the stream ------------------------------------------------------------------------------
+  const say = (words, kind) => {
+    const link = document.getElementById("link");
+    if (link) { link.textContent = words; link.className = `link ${kind}`; }
+  };
+  const connect = () => {
+    if (ended) return;
+    source = new EventSource(`/v1/tasks/${task}/stream?after=${seen}`);
+    source.onopen = () => {
+      say("live", "live");
+      if (lost) { lost = false; soon.page(); soon.figures(); soon.judge(); }
+    };
+    source.onerror = () => {
+      if (ended) return;
+      lost = true;
+      say("reconnecting", "lost");
+      // The browser comes back by itself, unless it was told something else than a stream.
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS);
+    };
+    for (const kind of KINDS) source.addEventListener(kind, (event) => happened(kind, JSON.parse(event.data)));
+  };
+  window.addEventListener("pagehide", () => source?.close());
+  window.addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
+
+  const happened = (kind, event) => {
+    if (event.sequence <= seen) return;
+    seen = event.sequence;
+    if (kind === "round") {
+      answered.set(event.body.round + 1, event.body.answers);
+      soon.figures();
+      soon.judge();
+      return;
+    }
+    if (kind === "completed" || kind === "cancelled") {
+      ended = true;
+      source.close();
+      say(kind, "");
+    }
+    if (kind === "cancelled") { location.reload(); return; }
+    soon.page();
+    if (kind === "completed") { soon.figures(); soon.judge(); }
+  };
+
+  // Each thing is done at once, and again after a pause where it was asked for meanwhile.
+  const paced = (work) => {
+    let busy = false, again = false;
+    const run = async () => {
+      if (busy) { again = true; return; }
+      busy = true;
+      const rest = new Promise((done) => setTimeout(done, PAUSE_MS));
+      try { await work(); } catch { /* the next event asks again */ }
+      await rest;
+      busy = false;
+      if (again) { again = false; run(); }
+    };
+    return run;
+  };
+  const parsed = async (address) => {
+    const answer = await fetch(address);
+    if (!answer.ok) throw new Error(answer.status);
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  };
+  const swap = (page, selector) => {
+    const now = document.querySelector(selector), next = page.querySelector(selector);
+    if (!now || !next) return false;
+    const folds = (root) => root.querySelectorAll("details");
+    const open = [...folds(now)].map((each) => each.open);
+    now.replaceWith(next);
+    folds(next).forEach((each, i) => { each.open = open[i] ?? each.open; });
+    for (const bar of next.querySelectorAll(".meter > span[data-share]")) bar.style.width = `${100 * Number(bar.dataset.share)}%`;
+    return true;
+  };
+  const soon = {
+    figures: paced(async () => { draw(); 
+      const page = await parsed(`/tasks/${task}/live`);
+      for (const part of ["#live-figures", "#rounds-table"]) swap(page, part);
+      const top = document.querySelector("main > .facts > div:last-child b");
+      if (top?.textContent.includes(" of ")) top.textContent = `${document.getElementById("rounds-closed").textContent} of ${live.dataset.rounds}`;
+    }),
+    page: paced(async () => {
+      const page = await parsed(location.pathname);
+      for (const part of ["main > .page-head", "main > .steps", "main > .facts"]) swap(page, part);
+      // Not while somebody reads or tabs there.
+      if (!document.getElementById("buyer-actions")?.contains(document.activeElement)) swap(page, "#buyer-actions");
+      if (live.dataset.began !== "1" && page.getElementById("live")?.dataset.began === "1") {
+        swap(page, "#live");
+        live = document.getElementById("live");
+        seen = Math.max(seen, Number(live.dataset.after));
+        start();
+        say("live", "live");
+      }
+    }),
+    judge: paced(async () => { await measure(); }),
+  };
+
+  // -- answers by round ------------------------------------------------------------------------
+  // By round: what the page was loaded with, and what came since.
+  const answered = new Map();
+  const frame = (box, options, data) => {
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+    const height = 190;
+    const made = new uPlot({
+      width: box.clientWidth, height, legend: { show: false }, cursor: { show: false }, ...options,
+      axes: options.axes.map((each) => ({ ...axis, ...each })),
+    }, data, box);
+    new ResizeObserver(() => { if (box.clientWidth) made.setSize({ width: box.clientWidth, height }); }).observe(box);
+    return made;
+  };
+  const whole = (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : ""));
+  const draw = () => {
+    const box = document.querySelector("#answers-chart .plot");
+    if (!box || !window.uPlot) return;
+    const signed = Number(live.dataset.signed), total = Number(live.dataset.rounds);
+    const x = [...answered.keys()].sort((a, b) => a - b).slice(-DRAWN);
+    // Missing ones stand on top of those that answered: both reach up to all who signed.
+    const data = [x, x.map(() => signed), x.map((round) => answered.get(round))];
+    if (!charts.answers) {
+      const bars = uPlot.paths.bars({ size: [0.8, 60] });
+      charts.answers = frame(box, {
+        scales: { x: { time: false, range: (plot) => { const from = (plot.data[0][0] ?? 1) - 1; return [from + 0.4, Math.max(Math.min(total, from + DRAWN), from + 2) + 0.6]; } }, y: { range: () => [0, Math.max(signed, 1) * 1.08] } },
+        axes: [{ values: whole, size: 28, grid: { show: false } }, { values: whole, size: 36 }],
+        series: [{}, { paths: bars, fill: colour("--series-2"), stroke: colour("--series-2"), width: 0, points: { show: false } }, { paths: bars, fill: colour("--series-1"), stroke: colour("--series-1"), width: 0, points: { show: false } }],
+      }, data);
+    } else charts.answers.setData(data);
+  };
+
+  // -- how good the model is -------------------------------------------------------------------
+  const kept = {
+    get: (store, name) => { try { return JSON.parse(store.getItem(`fedbourse ${name} ${task}`)); } catch { return null; } },
+    put: (store, name, what) => { try { store.setItem(`fedbourse ${name} ${task}`, JSON.stringify(what)); } catch { /* full: it is chosen again */ } },
+  };
+  let records = null, points = {};
+  const told = (words) => { const line = document.getElementById("records-said"); if (line) line.textContent = words; };
+  const cardOf = (box) => ({
+    model: box.dataset.model, features: Number(box.dataset.features), classes: Number(box.dataset.classes), layout: JSON.parse(box.dataset.layout),
+  });
+  const measure = async () => {
+    const box = document.getElementById("own-records");
+    if (!box || !records) return;
+    const answer = await fetch(`/tasks/${task}/open-model`, { headers: { Accept: "application/octet-stream" } });
+    if (!answer.ok) throw new Error(answer.status);
+    const round = Number(answer.headers.get("Fedbourse-Round"));
+    points[round] = judge.measure(new Float64Array(await answer.arrayBuffer()), records, cardOf(box));
+    kept.put(localStorage, "judged", points);
+    drawJudged();
+  };
+  const drawJudged = () => {
+    const figure = document.getElementById("judged");
+    const x = Object.keys(points).map(Number).sort((a, b) => a - b);
+    if (!figure || !x.length) return;
+    figure.hidden = false;
+    document.getElementById("judged-rows").replaceChildren(...[...x].reverse().map((round) => {
+      const row = document.createElement("tr");
+      row.innerHTML = "<th scope=row></th><td class=num></td><td class=num></td>";
+      row.children[0].textContent = round;
+      row.children[1].textContent = `${(100 * points[round].accuracy).toFixed(1)} %`;
+      row.children[2].textContent = points[round].loss.toPrecision(4);
+      return row;
+    }));
+    const last = points[x.at(-1)];
+    told(`After ${x.at(-1)} rounds: accuracy ${(100 * last.accuracy).toFixed(1)} %, loss ${last.loss.toPrecision(4)}.`);
+    if (!window.uPlot) return;
+    const data = [x, x.map((round) => 100 * points[round].accuracy), x.map((round) => points[round].loss)];
+    const total = Number(live.dataset.rounds);
+    if (!charts.judged) {
+      charts.judged = frame(figure.querySelector(".plot"), {
+        scales: { x: { time: false, range: () => [0, total] }, acc: { range: (_, low, high) => [Math.min(low ?? 0, 40), Math.max(high ?? 100, 100)] }, loss: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
+        axes: [{ values: whole, size: 28, grid: { show: false } }, { scale: "acc", size: 48, values: (_, ticks) => ticks.map((tick) => `${tick} %`) }, { scale: "loss", side: 1, size: 44, grid: { show: false } }],
+        series: [{}, { scale: "acc", stroke: colour("--series-1"), width: 2, points: { show: true, size: 6, fill: colour("--series-1") } }, { scale: "loss", stroke: colour("--series-2"), width: 2, points: { show: true, size: 6, fill: colour("--series-2") } }],
+      }, data);
+    } else charts.judged.setData(data);
+  };
+  const choose = async (event) => {
+    const [file] = event.target.files;
+    if (!file) return;
+    try {
+      records = judge.read(await file.text(), cardOf(document.getElementById("own-records")));
+    } catch (error) {
+      records = null;
+      told(`These records cannot be used: ${error.message}.`);
+      return;
+    }
+    told(`${records.labels.length} records`);
+    kept.put(sessionStorage, "records", records);
+    soon.judge();
+  };
+
+  const start = () => {
+    charts = {};
+    const first = Number(live.dataset.first);
+    if (live.dataset.answers) live.dataset.answers.split(",").forEach((count, i) => answered.set(first + i + 1, Number(count)));
+    draw();
+    if (!document.getElementById("own-records")) return;
+    document.getElementById("records").addEventListener("change", choose);
+    points = kept.get(localStorage, "judged") ?? {};
+    records = kept.get(sessionStorage, "records");
+    drawJudged();
+    if (records) soon.judge();
+  };
+  start();
+  connect();
+  // Before training owners come and answer without an event of their own.
+  setInterval(() => { if (!ended && !document.hidden && live.dataset.began !== "1") soon.page(); }, QUIET_MS);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const each of Object.values(charts)) each.destroy();
+    charts = {};
+    draw(); drawJudged();
+  });
+});

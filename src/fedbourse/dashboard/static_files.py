@@ -1,0 +1,96 @@
+"""Our scripts and styles, and those that the set-up fetched: read once, served from memory.
+
+An address with the file's hash may be kept for ever; one without is asked about each time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from fedbourse.errors import NotFound
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+VENDOR = ("vendor/htmx.min.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
+"""What the set-up fetches; pages say so where it did not."""
+
+
+@dataclass(frozen=True)
+class StaticFile:
+    """One file."""
+
+    data: bytes
+    kind: str
+
+    @cached_property
+    def hash(self) -> str:
+        """A short hash of the content."""
+        return hashlib.sha256(self.data).hexdigest()[:16]
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The content, compressed."""
+        return gzip.compress(self.data, mtime=0)
+
+
+class StaticFiles:
+    """All files, by name."""
+
+    def __init__(self) -> None:
+        """Read them."""
+        self._files: dict[str, StaticFile] = {}
+        self._add(files("fedbourse.dashboard").joinpath("static"), "")
+
+    def _add(self, folder: Traversable, prefix: str) -> None:
+        for each in folder.iterdir():
+            kind = _TYPES.get(f".{each.name.rpartition('.')[2]}")
+            if each.is_dir():
+                self._add(each, f"{prefix}{each.name}/")
+            elif kind is not None:
+                self._files[prefix + each.name] = StaticFile(each.read_bytes(), kind)
+
+    @property
+    def missing(self) -> list[str]:
+        """Which of the fetched files are not there."""
+        return [name for name in VENDOR if name not in self._files]
+
+    def has(self, name: str) -> bool:
+        """Say whether there is such a file."""
+        return name in self._files
+
+    def url(self, name: str) -> str:
+        """Return the address of a file, with its hash."""
+        return f"/static/{name}?v={self._files[name].hash}"
+
+    def answer(self, name: str, *, version: str, seen: str, encodings: str) -> Response:
+        """Return a file as the answer to a request."""
+        found = self._files.get(name)
+        if found is None:
+            raise NotFound("there is no such file")
+        headers = {
+            "ETag": f'"{found.hash}"',
+            "Vary": "Accept-Encoding",
+            "Cache-Control": "public, max-age=31536000, immutable"
+            if version == found.hash
+            else "no-cache",
+        }
+        if f'"{found.hash}"' in seen:
+            return Response(status_code=304, headers=headers)
+        if "gzip" in encodings:
+            return Response(
+                found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"}
+            )
+        return Response(found.data, media_type=found.kind, headers=headers)

@@ -1,0 +1,256 @@
+"""What a card would buy: who would take part, how accurate the model gets, who earns what."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from fedbourse.dashboard.forms import Form, InvalidForm, read_form
+from fedbourse.errors import FedbourseError
+from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, equilibrium, what_if
+from fedbourse.learning.models import model_named
+from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
+
+if TYPE_CHECKING:
+    from fedbourse.dashboard.forms import Fields
+    from fedbourse.game import Equilibrium
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.game.what_if import WhatIf
+
+OWNERS_MAX = 100_000
+REWARD_MAX = 2**53 / 1e6
+POINTS = 61
+"""Of the curve that is drawn."""
+_BELOW = 1e4
+"""How far below the weight rewards are looked at."""
+
+Credits = Annotated[float, Field(gt=0, lt=REWARD_MAX)]
+Positive = Annotated[float, Field(gt=0, le=1e100)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _sample(text: str) -> str:
+    """Check a pasted column of values."""
+    words = text.replace(",", " ").replace(";", " ").split()
+    if not 2 <= len(words) <= OWNERS_MAX:
+        raise ValueError(f"must be 2 to {OWNERS_MAX:,} numbers; found {len(words)}")
+    for word in words:
+        try:
+            fits = 0 < float(word) <= 1e100
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"must be numbers above 0; found {word:.30}")
+    return " ".join(words)
+
+
+class Supposed(Form):
+    """What the answer depends on: some fields of the card, and how many owners are supposed."""
+
+    reward_kind: Literal["fixed", "best", "best-reported"] = "fixed"
+    reward: Credits | None = None
+    max_reward: Credits | None = None
+    max_rho: Annotated[float, Field(ge=1e-100, le=1e100)] = 10.0
+    min_participants: Annotated[int, Field(ge=2)] = 2
+    model: Literal["logistic", "least-squares", "softmax", "hidden"] = "logistic"
+    units: Annotated[int, Field(ge=1, le=1_000_000)] = 16
+    features: Annotated[int, Field(ge=1, le=1_000_000)]
+    classes: Annotated[int, Field(ge=0, le=1_000_000)]
+    step_size: Positive
+    rounds: Annotated[int, Field(ge=1, le=1_000_000)]
+    samples: Annotated[int, Field(ge=1, le=2**53)]
+    clip: Annotated[float, Field(ge=CLIP_MIN, le=CLIP_MAX)]
+    weight: Annotated[float, Field(gt=0, le=1e15)]
+    accuracy: Literal[ACCURACY_MODELS] = "precision"  # type: ignore[valid-type]
+    chance: Share = 0.0
+    ceiling: Share = 1.0
+    noise: Positive = 1.0
+    values_low: Positive
+    values_high: Positive
+    owners: Annotated[int, Field(ge=2, le=OWNERS_MAX)] = 1000
+    sample: Annotated[str, AfterValidator(_sample)] | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The model as a card names it."""
+        return f"hidden:{self.units}" if self.model == "hidden" else self.model
+
+    def values(self) -> FloatArray:
+        """Return owners' values, rising: spread evenly as the market's first guess, or sampled."""
+        places = (np.arange(self.owners) + 0.5) / self.owners
+        if self.sample is None:
+            return self.values_low + (self.values_high - self.values_low) * places
+        found = np.sort(np.array(self.sample.split(), dtype=np.float64))
+        at = (np.arange(len(found)) + 0.5) / len(found)
+        return np.interp(places, at, found)
+
+    def training(self) -> Training:
+        """Return the training as the game sees it."""
+        model = model_named(self.model_name, features=self.features, classes=self.classes)
+        return Training(
+            dimension=model.dimension,
+            step_size=self.step_size,
+            iterations=self.rounds,
+            samples=float(self.samples),
+            clip=self.clip,
+        )
+
+
+@dataclass(frozen=True)
+class Earner:
+    """One of those who take part."""
+
+    name: str
+    value: float
+    pay: float
+    budget: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one accuracy model says."""
+
+    model: str
+    accuracy: float
+    utility: float
+    best_reward: float
+    """R*; 0 where no reward pays."""
+    best_utility: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a page shows of it."""
+
+    supposed: Supposed
+    reward: float
+    reward_is_best: bool
+    owners: int
+    participants: int
+    threshold: float
+    total_budget: float
+    predictions: tuple[Prediction, ...]
+    earners: tuple[Earner, ...]
+    curves: dict[str, Any]
+    took_ms: float
+
+    @property
+    def chosen(self) -> Prediction:
+        """What the buyer's own model says."""
+        return next(each for each in self.predictions if each.model == self.supposed.accuracy)
+
+
+def supposed_in(fields: Fields) -> Supposed:
+    """Return what a page's form supposes, other fields left aside."""
+    known = {name: said for name, said in fields.items() if name in Supposed.model_fields}
+    found = read_form(known, Supposed)
+    errors = {}
+    if found.sample is None and found.values_high <= found.values_low:
+        errors["values_high"] = f"should be above the lowest, {found.values_low:g}"
+    if found.ceiling <= found.chance:
+        errors["ceiling"] = f"should be above the accuracy of guessing, {found.chance:g}"
+    if found.reward_kind == "fixed" and found.reward is None:
+        errors["reward"] = "this is needed"
+    try:
+        found.training()
+    except FedbourseError as error:
+        errors[field_of(str(error), Supposed, "model")] = str(error)
+    if errors:
+        raise InvalidForm(errors, {name: said[0] for name, said in fields.items()})
+    return found
+
+
+def field_of(sentence: str, form: type[Form], otherwise: str) -> str:
+    """Return the field that a sentence of the domain begins with.
+
+    >>> field_of("clip must be above 0; found -1", Supposed, "form")
+    'clip'
+    """
+    name = sentence.removeprefix("a card's ").partition(" ")[0]
+    return name if name in form.model_fields else otherwise
+
+
+def answer(supposed: Supposed) -> Answer:
+    """Return what would happen; in well under 100 ms for 10^5 owners."""
+    start = time.perf_counter()
+    values, training = supposed.values(), supposed.training()
+    models = [
+        Accuracy(name, chance=supposed.chance, ceiling=supposed.ceiling, noise=supposed.noise)
+        for name in ACCURACY_MODELS
+    ]
+
+    fixed = supposed.reward if supposed.reward_kind == "fixed" else None
+    rewards = _rewards(supposed.weight, fixed)
+    # All that is asked about comes out of one look: it is what takes time.
+    seen = what_if(values, training, rewards=rewards, weight=supposed.weight, accuracy=models)
+    reward = _best(supposed, seen) if fixed is None else fixed
+    found = equilibrium(values, reward=reward)
+    return Answer(
+        supposed=supposed,
+        reward=reward,
+        reward_is_best=fixed is None,
+        owners=found.owners,
+        participants=found.count,
+        threshold=float(found.threshold or 0.0),
+        total_budget=found.total_budget,
+        predictions=tuple(_prediction(name, seen, reward) for name in ACCURACY_MODELS),
+        earners=_earners(values, found),
+        curves=_curves(seen, reward, supposed.accuracy),
+        took_ms=1000 * (time.perf_counter() - start),
+    )
+
+
+def _rewards(weight: float, reward: float | None) -> FloatArray:
+    """Return the rewards of the curve; above the weight none pays, and the best is seldom tiny."""
+    asked = [] if reward is None else [reward]
+    low, high = min([weight / _BELOW, *asked]), max([weight, *asked])
+    return np.unique(np.concatenate([np.geomspace(low, high, POINTS), asked]))
+
+
+def _best(supposed: Supposed, seen: WhatIf) -> float:
+    """Return the reward that the market would fix by itself: R*, within the card's bound."""
+    best = seen.best[supposed.accuracy][0]
+    if not best:
+        raise InvalidForm(
+            {"weight": "should be larger: by the accuracy model chosen, no reward pays"}, {}
+        )
+    return min(best, supposed.max_reward or best)
+
+
+def _prediction(name: str, seen: WhatIf, reward: float) -> Prediction:
+    """Return what a model says of a reward; between two points of the curve, what lies between."""
+    at = np.log(reward), np.log(seen.rewards)
+    accuracy, utility = np.interp(*at, seen.accuracy[name]), np.interp(*at, seen.utility[name])
+    return Prediction(name, float(accuracy), float(utility), *seen.best[name])
+
+
+def _earners(values: FloatArray, found: Equilibrium) -> tuple[Earner, ...]:
+    """Return what the cheapest, the middle and the dearest participant earn."""
+    # Those who take part are the cheapest ones, and values rise.
+    places = {"cheapest": 0, "median": found.count // 2, "dearest": found.count - 1}
+    chosen = values[list(places.values())]
+    budgets = found.budgets_of(chosen)
+    return tuple(
+        Earner(name, float(value), found.reward * float(budget) / found.total_budget, float(budget))
+        for name, value, budget in zip(places, chosen, budgets, strict=True)
+    )
+
+
+def _curves(seen: WhatIf, reward: float, chosen: str) -> dict[str, Any]:
+    """Return the curves with as many digits as a screen shows."""
+
+    def short(numbers: FloatArray) -> list[float]:
+        return [float(f"{each:.6g}") for each in numbers]
+
+    return {
+        "models": list(ACCURACY_MODELS),
+        "rewards": short(seen.rewards),
+        "utility": {name: short(each) for name, each in seen.utility.items()},
+        "best": {name: [reward, gain] for name, (reward, gain) in seen.best.items()},
+        "reward": reward,
+        "chosen": chosen,
+    }

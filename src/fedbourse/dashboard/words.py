@@ -1,0 +1,140 @@
+"""Numbers and moments in the words of pages: the filters of their templates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from fedbourse.units import credits_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DELTA = 1e-5
+"""The delta of every epsilon on pages, unless they say another."""
+_SPANS = (
+    (365 * 86400, "year"),
+    (30 * 86400, "month"),
+    (86400, "day"),
+    (3600, "hour"),
+    (60, "minute"),
+)
+STATE_WORDS = {
+    "draft": "not published yet",
+    "open": "owners say whether they are interested",
+    "announced": "owners plan what they sell",
+    "settled": "owners sign their terms",
+    "training": "devices answer round by round",
+    "completed": "the model is trained and everybody is paid",
+    "cancelled": "ended early; what nobody earned went back to the buyer",
+}
+
+
+def credits(micro: int | None) -> str:
+    """Return micro-credits as credits, without decimals that say nothing.
+
+    >>> credits(1_234_500_000), credits(-5), credits(2_000_000)
+    ('1,234.5', '-0.000005', '2')
+    """
+    if micro is None:
+        return "–"
+    whole, _, part = credits_text(micro).partition(".")
+    sign, digits = ("-", whole[1:]) if whole.startswith("-") else ("", whole)
+    part = part.rstrip("0")
+    return f"{sign}{int(digits):,}" + (f".{part}" if part else "")
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Return a number with as many digits as people read.
+
+    >>> figure(0.0123456), figure(1234567.0), figure(3e-9)
+    ('0.01235', '1,235,000', '3e-09')
+    """
+    if value is None:
+        return "–"
+    rounded = float(f"{value:.{digits}g}")
+    if rounded and not 1e-4 <= abs(rounded) < 1e15:
+        return f"{rounded:.{digits}g}"
+    text = f"{rounded:,.{max(digits, 10)}f}".rstrip("0").rstrip(".")
+    return text or "0"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share as a percentage.
+
+    >>> percent(0.8912)
+    '89.1 %'
+    """
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def epsilon(rho: float | None, delta: float = DELTA) -> str:
+    """Return the epsilon of a budget, rounded up: it is a promise."""
+    if rho is None:
+        return "–"
+    from math import ceil
+
+    from fedbourse.privacy import zcdp  # slow to import
+
+    return f"{ceil(zcdp.epsilon(rho=rho, delta=delta) * 1000) / 1000:.3f}"
+
+
+def when(ms: int | None) -> str:
+    """Return a moment as a date and time that scripts and readers of the page understand.
+
+    >>> when(0)
+    Markup('<time datetime="1970-01-01T00:00:00Z">1 Jan 1970, 00:00 UTC</time>')
+    """
+    if ms is None:
+        return "–"
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    text = f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(f"{moment:%Y-%m-%dT%H:%M:%SZ}", text)
+
+
+def relative(ms: int | None, now_ms: int) -> str:
+    """Return how far away a moment is, in words.
+
+    >>> relative(7_300_000, 0), relative(0, 86_400_000), relative(5_000, 0)
+    ('in 2 hours', '1 day ago', 'in less than a minute')
+    """
+    if ms is None:
+        return "–"
+    text = span(abs(ms - now_ms) / 1000)
+    return f"in {text}" if ms >= now_ms else f"{text} ago"
+
+
+def span(seconds: float) -> str:
+    """Return how long something lasts, in words.
+
+    >>> span(5400), span(86400), span(300)
+    ('1 hour', '1 day', '5 minutes')
+    """
+    for size, name in _SPANS:
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' * (count > 1)}"
+    return "less than a minute"
+
+
+def name_of(party: str) -> str:
+    """Return the name of a party without its kind.
+
+    >>> name_of("buyer:acme")
+    'acme'
+    """
+    return party.partition(":")[2] or party
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "credits": credits,
+    "figure": figure,
+    "percent": percent,
+    "epsilon": epsilon,
+    "when": when,
+    "relative": relative,
+    "span": span,
+    "name_of": name_of,
+}

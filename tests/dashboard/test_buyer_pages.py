@@ -1,0 +1,371 @@
+"""A buyer's pages without a browser: who may see them, what they say, what they write."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+import secrets
+
+import pytest
+
+from fedbourse.dashboard.card_form import STARTS, card_in
+from fedbourse.dashboard.forms import InvalidForm
+from fedbourse.dashboard.steps import STEPS
+from fedbourse.dashboard.what_if import answer, supposed_in
+from fedbourse.game import equilibrium
+from fedbourse.market import buying, selling
+from fedbourse.market.lifecycle import LIFE, Command
+from fedbourse.market.task import State
+from market.trading import BUYER
+from web.worlds import CREDITS, STATES, dump
+
+FILLED = STARTS | {"goal": "Tell cats from dogs", "data": "A photograph."}
+
+
+def posted(**changes):
+    return {name: [text] for name, text in (FILLED | changes).items()}
+
+
+def signed_in(client, town, person=None):
+    town.sign_in(client, person or town.buyer)
+    text = client.get("/").text
+    return text.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+def post(client, town, path, *, accept=None, **fields):
+    """Post a form of the session's own, with a key of its own unless told otherwise."""
+    csrf = client.get("/").text.partition('name="csrf" value="')[2].partition('"')[0]
+    headers = {"origin": "http://testserver"} | ({"accept": accept} if accept else {})
+    said = {"csrf": csrf, "key": secrets.token_hex(8)} | fields
+    return client.post(path, data=said, headers=headers)
+
+
+# -- who may come ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/buy", "/buy/new"])
+def test_a_buyers_pages_are_for_buyers(client, town, path):
+    assert client.get(path).headers["location"].startswith("/sign-in?next=")
+    town.sign_in(client, town.owner)
+    assert client.get(path).status_code == 403
+    client.cookies.clear()
+    town.sign_in(client, town.buyer)
+    assert client.get(path).status_code == 200
+
+
+def test_another_buyers_steps_are_out_of_reach(client, town):
+    task = town.publish("mine").id
+    signed_in(client, town, town.people["another buyer"])
+    assert client.get(f"/tasks/{task}/steps/cancel").status_code == 403
+    answer = post(client, town, f"/tasks/{task}/steps/cancel", shown_micro="0")
+    assert answer.status_code == 403
+    assert town.trading.task(task).state is State.OPEN
+    assert "steps/cancel" not in client.get(f"/tasks/{task}").text
+    assert client.get(f"/tasks/{town.draft.id}/steps/open").status_code == 404
+
+
+def test_the_model_in_training_is_its_buyers_alone(client, town):
+    path = f"/tasks/{town.training.id}/open-model"
+    assert client.get(path).status_code == 303
+    for who in ("owner's token", "auditor", "another buyer"):
+        client.cookies.clear()
+        signed_in(client, town, town.people[who])
+        assert client.get(path).status_code == 403
+    client.cookies.clear()
+    signed_in(client, town)
+    found = client.get(path)
+    assert (found.status_code, found.headers["fedbourse-round"]) == (200, "0")
+    assert len(found.content) == 8 * town.training.card.dimension
+    assert client.get(f"/tasks/{town.settled.id}/open-model").status_code == 409
+
+
+def test_the_escrow_is_shown_to_its_buyer_and_not_to_strangers(client, town):
+    path = f"/tasks/{town.training.id}"
+    assert "In escrow" not in client.get(path).text
+    assert "In escrow" not in client.get(f"{path}/live").text
+    signed_in(client, town)
+    assert "In escrow" in client.get(path).text
+    assert "In escrow" in client.get(f"{path}/live").text
+
+
+def test_no_page_tells_a_buyer_what_an_owner_said(client, town):
+    town.whole()
+    hidden_from_all = town.secrets_of("nobody")
+    signed_in(client, town)
+    paths = ["/buy", "/buy/new"]
+    for name in STATES:
+        task = f"/tasks/{getattr(town, name).id}"
+        paths += [task, f"{task}/live", *(f"{task}/steps/{step}" for step in STEPS)]
+    for path in paths:
+        text = client.get(path).text
+        assert not [secret for secret in hidden_from_all if secret in text], path
+
+
+# -- money and tasks ---------------------------------------------------------------------------
+
+
+def test_a_buyer_sees_its_money_and_its_tasks(client, town):
+    town.whole()
+    signed_in(client, town)
+    text = client.get("/buy").text
+    for name in STATES:
+        assert getattr(town, name).id in text
+    balance = town.trading.balance(BUYER.party)
+    assert f"<b>{balance // CREDITS}</b>" in text
+    held = sum(town.trading.balance(f"escrow:{getattr(town, name).id}") for name in STATES)
+    assert f"<b>{held // CREDITS}</b>" in text
+
+
+def test_money_that_came_in_is_claimed_once(client, town):
+    signed_in(client, town)
+    before = town.trading.balance(BUYER.party)
+    assert post(client, town, "/buy/deposit", reference="bank-1").status_code == 303
+    assert town.trading.balance(BUYER.party) == before + 5 * CREDITS
+    post(client, town, "/buy/deposit", reference="bank-1")
+    assert town.trading.balance(BUYER.party) == before + 5 * CREDITS
+    wrong = post(client, town, "/buy/deposit", reference="bank-2")
+    assert wrong.status_code == 404
+    assert "bank-2" in wrong.text
+    assert "no money came in" in wrong.text.lower()
+
+
+# -- a new task --------------------------------------------------------------------------------
+
+
+def test_a_filled_form_becomes_the_card_that_it_says(client, town):
+    signed_in(client, town)
+    made = post(client, town, "/buy/new", **FILLED | {"reward": "7.25", "interest_s": "1.5 h"})
+    assert made.status_code == 303
+    card = town.trading.task(made.headers["location"].rpartition("/")[2]).card
+    assert (card.goal, card.reward, card.dimension) == ("Tell cats from dogs", 7.25, 9)
+    assert card.deadlines.interest_s == 5400
+    assert card.assumptions.weight == 20
+    assert card.min_participants == 2
+
+
+def test_a_second_click_makes_no_second_draft(client, town):
+    signed_in(client, town)
+    first, second = (post(client, town, "/buy/new", **FILLED, key="one-key-only") for _ in "ab")
+    assert first.headers["location"] == second.headers["location"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"goal": " "}, "goal"),
+        ({"data": "x" * 2001}, "data"),
+        ({"reward": "0"}, "reward"),
+        ({"reward": ""}, "reward"),
+        ({"reward": "nan"}, "reward"),
+        ({"reward": "50"}, "reward"),  # above max_reward
+        ({"reward_kind": "best", "max_reward": ""}, "max_reward"),
+        ({"clip": "0"}, "clip"),
+        ({"clip": "1e7"}, "clip"),
+        ({"rounds": "1.5"}, "rounds"),
+        ({"classes": "3"}, "model"),
+        ({"model": "softmax", "classes": "0"}, "model"),
+        ({"ceiling": "0.4"}, "ceiling"),
+        ({"values_high": "1"}, "values_high"),
+        ({"interest_s": "soon"}, "interest_s"),
+        ({"interest_s": "400 d"}, "interest_s"),
+        ({"layout": "{"}, "layout"),
+        ({"layout": '{"columns": [], "label": "x"}'}, "layout"),
+        ({"layout": '{"columns": [{"name": "a"}], "label": "x"}'}, "layout"),
+        ({"sample": "1 x"}, "sample"),
+        ({"owners": "100001"}, "owners"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(client, town, changes, field):
+    signed_in(client, town)
+    answer = post(client, town, "/buy/new", **FILLED | {"validation": "mine, all mine"} | changes)
+    assert answer.status_code == 422
+    assert f'id="f-{field}-error"' in answer.text
+    assert "mine, all mine" in answer.text
+    assert "Tell cats from dogs" in answer.text or "goal" in changes
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(InvalidForm) as found:
+        card_in(posted(goal="", clip="-1", rounds="x", interest_s="x"))
+    assert set(found.value.errors) == {"goal", "clip", "rounds", "interest_s"}
+
+
+def test_what_is_typed_is_never_markup(client, town):
+    signed_in(client, town)
+    evil = "<script>alert(1)</script>\"'"
+    answer = post(client, town, "/buy/new", **FILLED | {"goal": evil, "clip": evil, "sample": evil})
+    assert answer.status_code == 422
+    assert "<script>alert" not in answer.text
+
+
+# -- what it would buy -------------------------------------------------------------------------
+
+
+def test_what_if_is_the_games_answer():
+    supposed = supposed_in(posted(owners="100", reward="3"))
+    found = answer(supposed)
+    game = equilibrium(supposed.values(), reward=3.0)
+    assert (found.participants, found.threshold) == (game.count, game.threshold)
+    cheapest, _, dearest = found.earners
+    assert cheapest.pay == pytest.approx(game.payments.max())
+    assert cheapest.budget == pytest.approx(game.budgets.max())
+    assert dearest.pay == pytest.approx(game.payments.min())
+
+
+def test_a_pasted_sample_is_spread_over_all_owners():
+    found = supposed_in(posted(sample="3, 1;2", owners="6")).values()
+    assert found.tolist() == pytest.approx([1, 1.25, 1.75, 2.25, 2.75, 3])
+
+
+def test_the_best_reward_is_at_the_top_of_its_curve():
+    found = answer(supposed_in(posted(reward_kind="best", max_reward="", owners="50")))
+    assert found.reward == found.chosen.best_reward
+    curve = found.curves["utility"]["precision"]
+    assert found.chosen.best_utility >= max(curve) * (1 - 1e-5)
+    assert found.chosen.utility == pytest.approx(found.chosen.best_utility, rel=1e-3)
+    bounded = answer(supposed_in(posted(reward_kind="best", max_reward="0.01", owners="50")))
+    assert bounded.reward == 0.01
+
+
+def test_what_if_answers_scripts_with_a_part_and_others_with_the_page(client, town):
+    signed_in(client, town)
+    part = post(client, town, "/buy/what-if", accept="application/json", **FILLED)
+    assert part.status_code == 200
+    assert part.json()["errors"] == {}
+    assert "owners who would take part" in part.json()["html"]
+    assert "<html" not in part.json()["html"]
+    whole = post(client, town, "/buy/what-if", **FILLED | {"reward": "3.5"})
+    assert "<html" in whole.text
+    assert 'value="3.5"' in whole.text
+
+
+def test_what_if_says_what_is_wrong(client, town):
+    signed_in(client, town)
+    for changes, field in (({"rounds": "0"}, "rounds"), ({"weight": "-1"}, "weight")):
+        said = post(client, town, "/buy/what-if", accept="application/json", **FILLED | changes)
+        assert list(said.json()["errors"]) == [field]
+        assert said.json()["html"] == ""
+
+
+def test_what_if_needs_the_sessions_own_form(client, town):
+    signed_in(client, town)
+    headers = {"origin": "http://testserver", "accept": "application/json"}
+    wrong = client.post("/buy/what-if", data=FILLED | {"csrf": "other"}, headers=headers)
+    assert wrong.status_code == 403
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+def hidden(text, name):
+    return re.search(rf'name="{name}" value="([^"]*)"', text)[1]
+
+
+def confirm(client, town, task, step, **fields):
+    shown = client.get(f"/tasks/{task}/steps/{step}").text
+    fields = {"shown_micro": hidden(shown, "shown_micro")} | fields
+    return post(client, town, f"/tasks/{task}/steps/{step}", **fields)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_step_can_be_confirmed_where_the_life_cycle_allows_it(client, town, state):
+    signed_in(client, town)
+    task = getattr(town, state).id
+    text = client.get(f"/tasks/{task}").text
+    for step in STEPS:
+        rule = LIFE.get((State(state), Command(step)))
+        assert (f"/steps/{step}" in text) == (rule is not None)
+        shown = client.get(f"/tasks/{task}/steps/{step}")
+        assert shown.status_code == 200
+        if rule is None:
+            assert "This cannot be done now" in shown.text
+            assert "shown_micro" not in shown.text
+
+
+def test_looking_at_a_step_changes_nothing(client, town):
+    town.whole()
+    signed_in(client, town)
+    before = dump(town.store)
+    for state, step in itertools.product(STATES, STEPS):
+        client.get(f"/tasks/{getattr(town, state).id}/steps/{step}")
+    assert dump(town.store) == before
+
+
+def test_an_announcement_shows_the_money_before_it_holds_it(client, town):
+    signed_in(client, town)
+    task = town.open.id
+    before = town.trading.balance(BUYER.party)
+    text = client.get(f"/tasks/{task}/steps/announce").text
+    assert hidden(text, "shown_micro") == str(10 * CREDITS)
+    assert "<b>10 credits</b>" in text
+    assert f">{before // CREDITS}</td>" in text
+    assert f">{before // CREDITS - 10}</td>" in text
+    assert confirm(client, town, task, "announce").status_code == 303
+    assert town.trading.balance(BUYER.party) == before - 10 * CREDITS
+    assert town.trading.balance(f"escrow:{task}") == 10 * CREDITS
+
+
+def test_no_step_takes_more_than_its_page_said(client, town):
+    signed_in(client, town)
+    task = town.open.id
+    refused = confirm(client, town, task, "announce", shown_micro="9999999")
+    assert refused.status_code == 409
+    assert "more than the page said" in refused.text
+    assert town.trading.task(task).state is State.OPEN
+
+
+def test_a_cancelled_task_gives_back_what_its_page_said(client, town):
+    signed_in(client, town)
+    task = town.settled.id
+    before = town.trading.balance(BUYER.party)
+    assert "<b>10 credits</b>" in client.get(f"/tasks/{task}/steps/cancel").text
+    assert confirm(client, town, task, "cancel", reason="too dear").status_code == 303
+    assert town.trading.balance(BUYER.party) == before + 10 * CREDITS
+    assert "too dear" in client.get(f"/tasks/{task}").text
+
+
+def test_what_cannot_be_done_says_why(client, town):
+    signed_in(client, town)
+    alone = town.publish("nobody comes")
+    for task, step, why in (
+        (alone.id, "announce", "the card needs 2 participants, and 0 are interested"),
+        (town.settled.id, "train", "have neither signed nor declined"),
+        (town.completed.id, "cancel", "it is completed"),
+    ):
+        text = html.unescape(client.get(f"/tasks/{task}/steps/{step}").text)
+        assert why in text
+        assert "shown_micro" not in text
+        assert post(client, town, f"/tasks/{task}/steps/{step}", shown_micro="0").status_code == 409
+
+
+def test_a_poor_buyer_is_told_so(client, town):
+    task = town.publish("dear", reward=1e6)
+    for owner in town.owners:
+        said = {"value": None, "previous": task.card.digest}
+        town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+    signed_in(client, town)
+    text = client.get(f"/tasks/{task.id}/steps/announce").text
+    assert "escrow must hold the whole reward of 1000000.000000 credits" in text
+
+
+def test_the_operator_may_cancel_and_nothing_else(client, town):
+    task = town.publish("unwanted").id
+    signed_in(client, town, town.people["operator"])
+    text = client.get(f"/tasks/{task}").text
+    assert "/steps/cancel" in text
+    assert "/steps/announce" not in text
+    assert confirm(client, town, task, "cancel").status_code == 303
+    assert town.trading.task(task).state is State.CANCELLED
+
+
+def test_every_step_of_the_life_cycle_for_buyers_has_a_button(client, town):
+    steps = {command for (_, command), rule in LIFE.items() if "buyer" in rule.by}
+    assert {step.command for step in STEPS.values()} == steps
+
+
+def test_a_draft_is_published_from_its_page(client, town):
+    signed_in(client, town)
+    made = town.trading.do(buying.create, BUYER, town.draft.card)
+    assert confirm(client, town, made.id, "open").status_code == 303
+    assert town.trading.task(made.id).state is State.OPEN

@@ -1,0 +1,315 @@
+"""The owner's own pages: what they show, to whom, and nothing of anybody else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from fedbourse.dashboard.words import credits, epsilon, figure
+from fedbourse.errors import Withdrawn
+from fedbourse.market import selling
+from web.worlds import STATES, Person
+
+
+@pytest.fixture
+def owners(town):
+    """All owners of the town, each with a token."""
+    town.whole()
+    return [town.holder(each.name, "owner") for each in town.owners]
+
+
+def line_of(town, task, owner):
+    with town.store.read() as unit:
+        return unit.line(task.id, owner.party)
+
+
+def csrf(client):
+    return client.get("/").text.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+def test_own_tasks_show_pay_and_spend(client, town):
+    town.whole()
+    town.sign_in(client, town.owner)
+    text = client.get("/own").text
+    line = line_of(town, town.completed, town.owner)
+    assert line.answered == 2
+    assert credits(line.payment) in text
+    assert "2 of 2" in text
+    assert f"{figure(line.budget)} rho<small>epsilon {epsilon(line.budget)}</small>" in text
+    assert f"<b>{credits(town.trading.balance(town.owner.party))}</b>" in text
+    half = line_of(town, town.training, town.owner)
+    assert figure(half.budget) in text
+    for state in ("completed", "training", "settled", "announced"):
+        assert f'href="/tasks/{getattr(town, state).id}"' in text
+    assert f'href="/tasks/{town.open.id}"' not in text  # it is not interested in this one
+
+
+def test_an_owner_without_tasks_is_told_where_to_look(client, town):
+    town.sign_in(client, town.people["another owner's token"])
+    assert "has said nothing in this market yet" in client.get("/own").text
+
+
+def test_own_tasks_are_for_owners(client, town):
+    assert client.get("/own").headers["location"] == "/sign-in?next=%2Fown"
+    town.sign_in(client, town.buyer)
+    assert client.get("/own").status_code == 403
+
+
+def test_old_tasks_are_found_further_back(client, town, monkeypatch):
+    from fedbourse.dashboard import owner_pages
+
+    first = town.completed
+    for number in range(3):
+        town.publish(f"later {number}")
+    monkeypatch.setattr(owner_pages, "LOOKED_AT", 3)
+    town.sign_in(client, town.owner)
+    text = client.get("/own").text
+    assert first.id not in text
+    older = re.search(r'href="(/own\?before=[0-9a-f]{24})"', text)
+    assert f'href="/tasks/{first.id}"' in client.get(older[1]).text
+
+
+def test_what_was_erased_is_not_shown(client, town):
+    town.trading.do(selling.erase, town.ann.caller, town.completed.id)
+    town.sign_in(client, town.owner)
+    text = client.get("/own").text
+    assert "erased" in text
+    assert client.get(f"/tasks/{town.completed.id}").status_code == 200
+    assert client.get(f"/tasks/{town.completed.id}/report").status_code == 200
+
+
+@pytest.mark.parametrize("state", [name for name in STATES if name not in ("draft", "open")])
+def test_the_page_of_a_task_shows_the_own_part(client, town, state):
+    task = getattr(town, state)
+    assert "Your part" not in client.get(f"/tasks/{task.id}").text
+    town.sign_in(client, town.owner)
+    text = client.get(f"/tasks/{task.id}").text
+    assert "Your part" in text
+    assert ("To step back" in text) == (state in ("announced", "settled"))
+    assert (f'href="/tasks/{task.id}/withdraw"' in text) == (state == "announced")
+    assert f"a value of {figure(town.ann.value)} credits per rho" in text
+
+
+def withdrawn(town, task, party):
+    with town.store.read() as unit:
+        return unit.withdrawal(task.id, party)
+
+
+def test_an_owner_withdraws_once_however_often_it_clicks(client, town):
+    town.sign_in(client, town.owner)
+    path = f"/tasks/{town.announced.id}/withdraw"
+    text = client.get(path).text
+    for said in ("What is sold", "What is owed", "It cannot be taken back."):
+        assert said in text
+    assert withdrawn(town, town.announced, town.owner.party) is None  # nothing was confirmed
+    fields = {"csrf": csrf(client), "key": "step-back-1"}
+    for key in ("step-back-1", "step-back-1", "step-back-2"):
+        answer = town.post(client, path, **(fields | {"key": key}))
+        assert (answer.status_code, answer.headers["location"]) == (303, path[: -len("/withdraw")])
+    assert withdrawn(town, town.announced, town.owner.party) is not None
+    text = client.get(f"/tasks/{town.announced.id}").text
+    assert "Your part: withdrawn" in text
+    assert f'href="{path}"' not in text
+    assert "You have withdrawn from this task." in client.get(path).text
+
+
+def test_a_withdrawal_from_an_open_task_leaves_a_line_in_the_history(client, town):
+    owner = town.owners[1]
+    town.trading.do(selling.withdraw, owner.caller, town.open.id)
+    person = town.holder(owner.name, "owner")
+    town.sign_in(client, person)
+    assert "withdrawn" in client.get("/own").text
+    text = client.get(f"/tasks/{town.open.id}").text
+    assert "what you told was deleted" in text
+    assert "credits per rho" not in text.partition("Your part")[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("state", ["settled", "training", "completed"])
+def test_it_is_too_late_to_withdraw_from_what_is_settled(client, town, state):
+    task = getattr(town, state)
+    town.sign_in(client, town.owner)
+    path = f"/tasks/{task.id}/withdraw"
+    assert "A task can be left while it is open or announced" in client.get(path).text
+    answer = town.post(client, path, csrf=csrf(client), key="too-late-1")
+    assert answer.status_code == 409
+    assert "Withdraw needs a task that is open or announced" in answer.text
+    assert withdrawn(town, task, town.owner.party) is None
+
+
+def test_nobody_withdraws_for_another(client, town):
+    path = f"/tasks/{town.announced.id}/withdraw"
+    before = client.get(path)
+    assert before.headers["location"].startswith("/sign-in")
+    town.sign_in(client, town.people["another owner's token"])
+    assert client.get(path).status_code == 404
+    fields = {"csrf": csrf(client), "key": "other-owner"}
+    assert town.post(client, path, **fields).status_code == 404
+    assert town.post(client, path, key="no-token-1").status_code == 403
+    assert town.post(client, path, origin="http://evil.example", **fields).status_code == 403
+    town.sign_in(client, town.buyer, csrf=fields["csrf"])
+    assert client.get(path).status_code == 403
+    for owner in town.owners:
+        assert withdrawn(town, town.announced, owner.name) is None
+
+
+def pages_of(town):
+    """Return every page that an owner can reach."""
+    tasks = [getattr(town, name).id for name in STATES if name != "draft"]
+    parts = ("", "/earn", "/verify", "/report", "/withdraw")
+    return [
+        "/",
+        "/own",
+        "/ledger",
+        *(f"/tasks/{task}{part}" for task in tasks for part in parts),
+        *(f"/ledger/escrow:{task}" for task in tasks),
+        *(f"/ledger/{each.name}" for each in town.owners),
+        "/ledger/buyer:acme",
+        "/ledger/outside",
+        "/ledger/verify",
+    ]
+
+
+def shown_of(town, name):
+    """Return what may betray an owner: its name, its value, its budgets and pay, as pages write."""
+    found = {name}
+    with town.store.read() as unit:
+        for task in unit.tasks(limit=100):
+            said = (
+                unit.interest(task.id, name),
+                unit.plan(task.id, name),
+                unit.line(task.id, name),
+            )
+            for each in filter(None, said):
+                found.add(each.salt)
+                for number in (getattr(each, "value", None), getattr(each, "budget", None)):
+                    if number:
+                        found |= {json.dumps(number), figure(number, 6), f"{number:.5f}"}
+                        found |= {figure(number)} if figure(number) != "1" else set()
+                if hasattr(each, "payment"):
+                    found |= {credits(each.payment), f"{each.payment / 1e6:.6f}"}
+    return found
+
+
+def test_no_page_of_an_owner_shows_anything_of_another(client, town, owners):
+    answers = {}
+    for owner, person in enumerate(owners):
+        token = csrf(client)
+        town.sign_in(client, person, **({"csrf": token} if token else {}))
+        for path in pages_of(town):
+            answers[owner, path] = client.get(path).text
+        fields = {"csrf": csrf(client), "key": f"verify-{owner}"}
+        for task in (town.completed, town.training, town.announced):
+            path = f"/tasks/{task.id}/verify"
+            answers[owner, f"{path} "] = town.post(client, path, **fields).text
+    whose = {owner.name: shown_of(town, owner.name) for owner in town.owners}
+    for (owner, path), text in answers.items():
+        # Somebody who asks for another's statement is told whose it is not.
+        asked = path.removeprefix("/ledger/")
+        own = whose[town.owners[owner].name]
+        for name, secrets in whose.items():
+            if name != town.owners[owner].name:
+                found = [s for s in secrets - own if re.search(rf"(?<![\d.]){re.escape(s)}", text)]
+                assert found in ([], [asked]), (path, found)
+    mine = whose[town.owners[0].name]
+    assert [s for s in mine if s in answers[0, "/own"]], "the test looks for the wrong strings"
+
+
+def test_a_stranger_sees_no_owner(client, town):
+    town.whole()
+    whose = set().union(*(shown_of(town, owner.name) for owner in town.owners))
+    for path in pages_of(town):
+        text = client.get(path).text
+        found = [s for s in whose if re.search(rf"(?<![\d.]){re.escape(s)}", text)]
+        assert not found, (path, found)
+
+
+def test_a_person_who_is_both_sees_its_own_part_only(client, town):
+    town.sign_in(client, Person("buyer:acme", town.buyer.token))
+    assert "Your part" not in client.get(f"/tasks/{town.completed.id}").text
+
+
+def test_own_tasks_are_readable_by_everybody(looked_at, town):
+    town.whole()
+    looked_at("/own", "own", who=town.owner)
+
+
+@pytest.mark.parametrize("state", ["announced", "completed"])
+def test_the_own_part_is_readable_by_everybody(looked_at, town, state):
+    looked_at(f"/tasks/{getattr(town, state).id}", f"task-{state}-owner", who=town.owner)
+
+
+def test_the_question_whether_to_withdraw_is_readable_by_everybody(looked_at, town):
+    looked_at(f"/tasks/{town.announced.id}/withdraw", "withdraw-interest", who=town.owner)
+
+
+def test_what_was_withdrawn_is_readable_by_everybody(looked_at, town):
+    town.trading.do(selling.withdraw, town.ann.caller, town.announced.id)
+    looked_at(f"/tasks/{town.announced.id}", "task-withdrawn-owner", who=town.owner)
+
+
+def test_an_owner_withdraws_in_the_browser(visitor, town):
+    town.whole()
+    others = [town.owners[1], town.owners[2]]
+    page = visitor(who=town.owner)
+    page.goto("/own")
+    row = page.get_by_role("row").filter(has_text="announced")
+    row.get_by_role("link", name="Withdraw from is it late?").click()
+    page.get_by_role("heading", name="Withdraw from this task?").wait_for()
+    page.get_by_role("link", name="Stay in").click()
+    page.get_by_role("heading", name="Your part: no plan yet").wait_for()
+    assert withdrawn(town, town.announced, town.owner.party) is None
+    page.get_by_role("link", name="Withdraw", exact=True).click()
+    page.get_by_role("button", name="Withdraw for good").click()
+    page.get_by_role("heading", name="Your part: withdrawn").wait_for()
+    page.get_by_text("Nothing of yours is sold here").wait_for()
+    assert page.get_by_role("link", name="Withdraw", exact=True).count() == 0
+    with pytest.raises(Withdrawn):
+        town.trading.plan(town.ann, town.trading.task(town.announced.id), 0.5)
+    assert town.trading.advance()  # nobody waits for it
+    assert {owner.name for owner in others} == {
+        owner.name for owner in others if town.trading.mine(owner, town.announced.id)["plan"]
+    }
+    page.get_by_role("link", name="Own").click()
+    row = page.get_by_role("row").filter(has_text="announced")
+    row.get_by_text("withdrawn").wait_for()
+
+
+def test_the_whole_path_of_an_owner(visitor, town):
+    """From an open task to money outside, in one browser."""
+    town.whole()
+    page = visitor()
+    page.goto("/?state=announced")
+    page.get_by_role("link", name="is it late?").click()
+    page.get_by_role("link", name="What would I earn?").click()
+    page.get_by_label("What privacy is worth to you", exact=True).fill("1.5")
+    page.get_by_text("This is your best reply.").wait_for()
+    page.get_by_role("link", name="Sign in").click()
+    page.get_by_label("Token").fill(town.owner.token)
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    page.get_by_text("What you type stays in this browser.").wait_for()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Own").click()
+    row = page.get_by_role("row").filter(has_text="announced")
+    row.get_by_text("no plan yet").wait_for()
+    row.get_by_role("link", name="is it late?", exact=True).click()
+    page.get_by_text("To step back").wait_for()
+    page.get_by_role("link", name="Own").click()
+    done = page.get_by_role("row").filter(has_text="completed")
+    done.get_by_text("2 of 2").wait_for()
+    done.get_by_role("link").click()
+    page.get_by_role("link", name="Report of the trade").click()
+    page.get_by_role("cell", name=town.owner.party).wait_for()
+    page.get_by_role("link", name="Own").click()
+    page.get_by_role("link", name="Statement and withdrawal").click()
+    held = town.trading.balance(town.owner.party)
+    page.get_by_text("Take money out").click()
+    page.get_by_label("Amount").fill("1.25")
+    page.get_by_label("Where it goes").fill("IBAN DE02 1203 0000 0000 2020 51")
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("heading", name="Take out 1.25 credits?").wait_for()
+    assert town.trading.balance(town.owner.party) == held
+    page.get_by_role("button", name="Take it out").click()
+    page.get_by_text("The withdrawal has left your account.").wait_for()
+    assert town.trading.balance(town.owner.party) == held - 1_250_000
+    page.get_by_role("row").filter(has_text="withdrawal").get_by_text("-1.25").wait_for()

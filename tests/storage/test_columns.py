@@ -1,0 +1,116 @@
+"""Reading a column of all owners, chunk by chunk, on both databases."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from contextlib import suppress
+
+import pytest
+
+from fedbourse.errors import Conflict
+from fedbourse.market.task import Interest
+from storage.records import TASK, a_line, a_plan, a_task, with_task
+
+OTHER = "0" * 23 + "2"
+
+
+def named(count):
+    return [f"owner:{n:05d}" for n in range(count)]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 10, 11, 100])
+def test_chunks_have_their_size_and_owners_their_order(store, at_once) -> None:
+    with_task(store)
+    names = named(10)
+    with store.begin() as unit:
+        unit.add_task(a_task(OTHER))
+        for n, name in reversed(list(enumerate(names))):
+            unit.put_interest(Interest(TASK, name, None if n % 3 else n + 0.1, "", f"l{n}", n))
+            unit.put_interest(Interest(OTHER, name, 9.0, "", "", n))
+    with store.read() as unit:
+        chunks = list(unit.columns("interests", TASK, "owner", "value", "leaf", at_once=at_once))
+        assert list(unit.columns("plans", TASK, "owner")) == []
+        assert unit.count_reported(TASK) == 4
+    sizes = [len(owners) for owners, _, _ in chunks]
+    assert sizes[:-1] == [at_once] * (len(sizes) - 1)
+    rows = [row for chunk in chunks for row in zip(*chunk, strict=True)]
+    assert rows == [(name, None if n % 3 else n + 0.1, f"l{n}") for n, name in enumerate(names)]
+
+
+def test_plans_ticks_and_lines_are_read_alike(store) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        for n, name in enumerate(named(5)):
+            unit.put_plan(a_plan(name, budget=n / 7, tick=n % 2))
+        unit.add_lines(a_line(name, position=n, budget=n / 7) for n, name in enumerate(named(5)))
+    with store.read() as unit:
+        assert list(unit.columns("plans", TASK, "tick", "budget")) == [
+            ((0, 1, 0, 1, 0), tuple(n / 7 for n in range(5)))
+        ]
+        assert list(unit.columns("lines", TASK, "position", "payment")) == [
+            ((0, 1, 2, 3, 4), (7,) * 5)
+        ]
+
+
+def test_lines_can_be_written_while_plans_are_read(store) -> None:
+    with_task(store)
+    names = named(25_000)  # more than one COPY's
+    with store.begin() as unit:
+        for name in names[:2]:
+            unit.put_plan(a_plan(name))
+    lines = [a_line(name, position=n) for n, name in enumerate(names)]
+
+    def made(unit):
+        chunks = unit.columns("plans", TASK, "owner", at_once=1)
+        yield from lines[:12_000]
+        assert next(chunks) == ((names[0],),)
+        yield from lines[12_000:24_000]
+        assert next(chunks) == ((names[1],),)
+        yield from lines[24_000:]
+
+    with store.begin() as unit:
+        unit.add_lines(made(unit))
+    with store.read() as unit:
+        assert unit.lines(TASK) == lines
+
+
+def test_lines_of_which_a_later_one_fails_leave_nothing(store) -> None:
+    with_task(store)
+    lines = [a_line(name, position=n) for n, name in enumerate(named(15_000))]
+    twice = dataclasses.replace(lines[3], position=15_000)
+    with pytest.raises(Conflict), store.begin() as unit:
+        unit.add_lines([*lines, twice])
+    with store.read() as unit:
+        assert unit.lines(TASK) == []
+
+
+def test_a_reading_that_is_given_up_does_not_disturb_its_transaction(store) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        for name in named(9):
+            unit.put_plan(a_plan(name))
+    with store.begin() as unit:
+        chunks = unit.columns("plans", TASK, "owner", at_once=2)
+        with suppress(Conflict), unit.savepoint():
+            inside = unit.columns("plans", TASK, "owner", at_once=2)
+            assert next(inside) == next(chunks)
+            unit.put_plan(a_plan("owner:lost"))
+            raise Conflict("given up")
+        unit.put_plan(a_plan("owner:kept"))
+        del inside, chunks
+        assert unit.count_plans(TASK, tick=0) == 10
+    with store.read() as unit:
+        owners = itertools.chain.from_iterable(o for (o,) in unit.columns("plans", TASK, "owner"))
+        assert list(owners) == [*named(9), "owner:kept"]
+
+
+def test_reports_are_numbered_as_they_came_and_by_name_within_a_moment(store) -> None:
+    with_task(store)
+    came = [("owner:c", 2.0, 5), ("owner:b", None, 1), ("owner:a", 1.0, 5), ("owner:d", 3.0, 4)]
+    with store.begin() as unit:
+        for owner, value, at_ms in came:
+            unit.put_interest(Interest(TASK, owner, value, "", "", at_ms))
+    with store.read() as unit:
+        found = [unit.report_number(TASK, number) for number in range(1, 4)]
+    assert found == [(4, "owner:d"), (5, "owner:a"), (5, "owner:c")]
