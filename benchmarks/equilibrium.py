@@ -100,7 +100,7 @@ def main() -> None:
     sizes = [10**k for k in range(3, parser.parse_args().largest + 1)]
     print("# How fast the equilibrium is\n")
     print(
-        "Written by `make benchmarks`. Equilibria of the linear cost; `np.min` is one look at the"
+        "Written by `make performance`. Equilibria of the linear cost; `np.min` is one look at the"
     )
     print("same array, what any answer must cost at least; `np.sort` is where Algorithm 2 starts.")
     print("An equilibrium computes its arrays when they are first asked for, and the last column")

@@ -19,11 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 LIMIT_MB = 500
-CONVEX = [
-    ("quadratic", "uniform on [1, 5]"),
-    ("exponential", "uniform on [1, 5]"),
-    ("exponential", "nearly equal"),
-]
+CONVEX = [("quadratic", "uniform on [1, 5]"), ("exponential", "uniform on [1, 5]")]
 
 
 def job(shape: str, cost: str, n: int) -> None:

@@ -131,8 +131,12 @@ class _Guess:
         allowed = int(self.spread * math.sqrt(rank)) + 8
         low = float(below[rank - allowed]) if rank - allowed >= CROWD else 0.0
         low, top = max(low, at_least), rank + allowed
-        if low and top < len(below) and below[top] > low:
-            return replace(self, low=low, high=float(below[top]), proven=False)
+        if top < len(below) and below[top] > low:
+            high = float(below[top])
+            first, last = np.searchsorted(below, [low, high], side="right")
+            if last - first > 4 * allowed + CROWD:  # many have this very value: sum them up
+                low = high
+            return replace(self, low=low, high=high, proven=False)
         return replace(self, low=low, high=self.least_high, proven=True)
 
 
@@ -223,7 +227,7 @@ class _Walk:
         top = refuse_bad_bits("values", block, low)
         if not self.low:
             inside = np.less_equal(block, self.high, out=mask)
-            rows = np.flatnonzero(inside) if np.count_nonzero(inside) else _NOWHERE
+            rows = np.flatnonzero(inside)
             return _Block(low, high, 0.0, 0, 0.0, block.take(rows), rows + low)
         cheapest = float(block.min())
         if top <= self.low:

@@ -235,6 +235,7 @@ class Support:
             self._bound = min(self._bound, found.tau * (1 + SLACK))
             inside = kept.values <= found.dearest
         self._outsider = min(self._outsider, least(chosen(kept.values, ~inside)))
+        self._bound = min(self._bound, _below(self._outsider))
         kept = kept.only(inside)
         self._kept = [self._crowded(kept) if len(kept.values) > KEPT else kept]
 
@@ -333,13 +334,18 @@ class _Scan:
                 return  # who keeps all of them will say where
             inside = values <= found.dearest
             self.outsider = min(self.outsider, least(chosen(values, ~inside)))
-            self.bound = min(self.bound, found.tau * (1 + SLACK))
+            self.bound = min(self.bound, found.tau * (1 + SLACK), _below(self.outsider))
             self.rows = [chosen(_joined(self.rows), inside)]
             left = chosen(values, inside)
             self.kept = len(left)
             self.room[: self.kept] = left
             self.total, self.largest = float(left.sum()), float(left.max())
         self.prune_above = 2 * max(self.kept, 2 * SAMPLE)
+
+
+def _below(outsider: float) -> float:
+    """Return the bound that one who stays out sets: whoever is as dear stays out too."""
+    return math.nextafter(outsider, 0.0)
 
 
 def _bound_by_sample(data: npt.NDArray[Any]) -> float:
