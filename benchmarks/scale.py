@@ -225,7 +225,9 @@ def main() -> None:
     ratios = [line(f"{n:.0e}", n, each) for n, each in zip(sizes, found, strict=True)]
     growth(sizes, found, "pyarrow's scan")
     goal(1.3, ratios[-1])
-    print("\nFiles lie in the page cache; beyond 1e+08 rows each of them is read several times. The")
+    print(
+        "\nFiles lie in the page cache; beyond 1e+08 rows each of them is read several times. The"
+    )
     print("memory is that of the process that also scans with pyarrow alone.")
 
     asked = measured("what-if", "", shaped)

@@ -14,6 +14,7 @@ import pytest
 
 from fedbourse import epsilon, equilibrium, noise_scale
 from fedbourse.cli import main, solve_owners
+from fedbourse.cli.solve import solve
 
 VALUES = [1.0, 1.2, 1.4, 9.0]
 
@@ -209,6 +210,8 @@ BAD = {
     "one owner": (["--uniform", "1:5", "--owners", "1"], "owners must be .* at least 2; found 1"),
     "owners a word": (["--uniform", "1:5", "--owners", "many"], 'Invalid value .*"many"'),
     "no such file": (["--values", "gone.csv"], "gone.csv cannot be read: No such file"),
+    "no such folder": (["--values", "nope"], "nope does not exist; what is read must end in one"),
+    "no such folder's column": (["--values", "nope:nu"], "nope does not exist"),
     "a folder": (["--values", "folder.csv"], "folder.csv must hold .parquet, .* found none"),
     "a glob of nothing": (["--values", "x*.csv"], "x.*csv must match .* it matches none"),
     "a folder's column": (["--values", "folder:nu"], "must have one column 'nu'; it has value"),
@@ -440,3 +443,9 @@ def test_help_shows_how(arguments) -> None:
     done = subprocess.run(command(*arguments), capture_output=True, text=True, check=True)
     assert "Usage: fedbourse" in done.stdout
     assert done.stderr == ""
+
+
+def test_no_line_of_the_help_turns_into_a_bullet() -> None:
+    done = subprocess.run(command("solve", "--help"), capture_output=True, text=True, check=True)
+    assert "•" not in done.stdout
+    assert not [line for line in solve.__doc__.splitlines() if line.strip().startswith("- ")]

@@ -44,6 +44,26 @@ def new_task(visitor, town):
     return page
 
 
+def test_a_what_if_that_came_too_fast_is_asked_again(new_task):
+    page, refused = new_task, []
+    page.watch.expect("429|what-if: None")  # this answer is not of the market
+
+    def once(route):
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.post_data)
+            route.fulfill(status=429, content_type="application/problem+json", body="{}")
+
+    page.route("**/buy/what-if", once)
+    before = said(page)
+    fill(page, "Total reward (R)", "20")
+    assert "reward=20" in refused[0]
+    moved(page, before)
+    answered(page)
+    assert page.locator("#what-if-error").is_hidden()
+
+
 def test_a_buyers_page_is_readable_by_everybody(looked_at, town):
     town.whole()
     looked_at("/buy", "buy", who=town.buyer)

@@ -6,17 +6,23 @@ import html
 import itertools
 import re
 import secrets
+import time
+from dataclasses import replace
 
 import pytest
 
 from fedbourse.dashboard.card_form import STARTS, card_in
 from fedbourse.dashboard.forms import InvalidForm
 from fedbourse.dashboard.steps import STEPS
+from fedbourse.dashboard.verify_pages import _task_records
 from fedbourse.dashboard.what_if import answer, supposed_in
+from fedbourse.dashboard.words import credits
 from fedbourse.game import equilibrium
 from fedbourse.market import buying, selling
 from fedbourse.market.lifecycle import LIFE, Command
+from fedbourse.market.parties import Caller
 from fedbourse.market.task import State
+from fedbourse.web.limits import Buckets
 from market.trading import BUYER
 from web.worlds import CREDITS, STATES, dump
 
@@ -102,6 +108,50 @@ def test_no_page_tells_a_buyer_what_an_owner_said(client, town):
         assert not [secret for secret in hidden_from_all if secret in text], path
 
 
+def plain(text):
+    """A page without what is new each time."""
+    return re.sub(r'name="(key|csrf)" value="[^"]*"', "", text)
+
+
+def test_no_page_changes_with_a_single_answer(client, town):
+    task = town.training
+    path = f"/tasks/{task.id}"
+    paths = ["/buy", "/ledger", path, f"{path}/live", *(f"{path}/steps/{each}" for each in STEPS)]
+    signed_in(client, town)
+    before = {each: plain(client.get(each).text) for each in paths}
+    buyer = Caller(BUYER.party, frozenset({"buyer"}))
+    for owner in town.owners:
+        town.trading.answer(owner, task)
+        for each in paths:
+            assert plain(client.get(each).text) == before[each], each
+        with town.store.read() as unit:
+            found = _task_records(town.market, unit, buyer, unit.task(task.id))
+        assert found["escrow_micro"] == 10 * CREDITS
+        assert post(client, town, f"{path}/verify").status_code == 200
+    town.trading.advance()
+    assert town.trading.task(task.id).round == 1
+    left = credits(town.trading.balance(f"escrow:{task.id}"))
+    assert f'<b id="in-escrow">{left}</b>' in client.get(f"{path}/live").text
+
+
+def test_a_training_that_is_cancelled_says_of_when_its_money_is(client, town):
+    task = town.training.id
+    before = town.trading.balance(BUYER.party)
+    town.trading.answer(town.owners[0], town.training)
+    left = town.trading.balance(f"escrow:{task}")
+    signed_in(client, town, town.people["operator"])
+    said = client.get(f"/tasks/{task}/steps/cancel").text
+    assert f"<b>{credits(left)} credits</b>" in said
+    client.cookies.clear()
+    signed_in(client, town)
+    said = client.get(f"/tasks/{task}/steps/cancel").text
+    assert "<b>10 credits</b>" in said
+    assert "what was in escrow when the last round closed" in said
+    assert hidden(said, "shown_micro") == "0"
+    assert confirm(client, town, task, "cancel").status_code == 303
+    assert town.trading.balance(BUYER.party) == before + left < before + 10 * CREDITS
+
+
 # -- money and tasks ---------------------------------------------------------------------------
 
 
@@ -172,6 +222,14 @@ def test_a_second_click_makes_no_second_draft(client, town):
         ({"layout": "{"}, "layout"),
         ({"layout": '{"columns": [], "label": "x"}'}, "layout"),
         ({"layout": '{"columns": [{"name": "a"}], "label": "x"}'}, "layout"),
+        ({"layout": "[" * 100_000}, "layout"),
+        ({"features": "2", "layout": '{"columns": [{"name": "\\ud800"}], "label": "x"}'}, "layout"),
+        ({"features": "2", "layout": '{"columns": [{"name": "\\u0000"}], "label": "x"}'}, "layout"),
+        ({"features": "2", "layout": '{"columns": [{"name": "\\u0001"}], "label": "x"}'}, "layout"),
+        ({"reward": "9e-7"}, "reward"),
+        ({"max_reward": "9e-7"}, "max_reward"),
+        ({"min_participants": "1000001"}, "min_participants"),
+        ({"round_s": "0.9 s"}, "round_s"),
         ({"sample": "1 x"}, "sample"),
         ({"owners": "100001"}, "owners"),
     ],
@@ -240,6 +298,28 @@ def test_what_if_answers_scripts_with_a_part_and_others_with_the_page(client, to
     assert 'value="3.5"' in whole.text
 
 
+def test_what_if_says_that_it_does_not_know_the_largest_budget(client, town):
+    signed_in(client, town)
+    words = "This page does not model that bound"
+    few = {"owners": "3", "reward": "20", "values_high": "1.1"}
+    for changes, said in (
+        ({}, False),
+        (few, False),
+        (few | {"max_rho": "1"}, True),
+        (few | {"max_rho": "1", "min_participants": "9"}, True),
+    ):
+        answer = post(client, town, "/buy/what-if", **FILLED | changes)
+        assert (words in answer.text) == said, changes
+        assert ("the task would be cancelled" in answer.text) == ("min_participants" in changes)
+    assert answer.text.index('id="what-if" tabindex="0"')
+
+
+def test_sentences_keep_their_capitals(client, town):
+    signed_in(client, town)
+    answer = post(client, town, "/buy/new", **FILLED | {"layout": "[1]"})
+    assert "Should be a JSON object with columns and label." in answer.text
+
+
 def test_what_if_says_what_is_wrong(client, town):
     signed_in(client, town)
     for changes, field in (({"rounds": "0"}, "rounds"), ({"weight": "-1"}, "weight")):
@@ -253,6 +333,33 @@ def test_what_if_needs_the_sessions_own_form(client, town):
     headers = {"origin": "http://testserver", "accept": "application/json"}
     wrong = client.post("/buy/what-if", data=FILLED | {"csrf": "other"}, headers=headers)
     assert wrong.status_code == 403
+
+
+@pytest.fixture
+def hurried(client, town):
+    """Somebody who may have two things computed, and then nothing for long."""
+    town.app.state.service = replace(
+        town.app.state.service, heavy=Buckets(per_s=1e-3, burst=2, now_s=time.monotonic)
+    )
+    return client
+
+
+def test_what_is_computed_at_length_has_a_measure_of_its_own(hurried, town):
+    client, task = hurried, town.training.id
+    signed_in(client, town)
+    for _ in range(2):
+        said = post(client, town, "/buy/what-if", accept="application/json", **FILLED)
+        assert said.status_code == 200
+    refused = post(client, town, "/buy/what-if", accept="application/json", **FILLED)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    for path in ("/buy/what-if", f"/tasks/{task}/verify"):
+        page = post(client, town, path, **FILLED)
+        assert page.status_code == 429
+        assert "has much computed at once; wait a second" in page.text
+    assert client.get("/buy").status_code == 200
+    client.cookies.clear()
+    signed_in(client, town, town.people["auditor"])
+    assert post(client, town, f"/tasks/{task}/verify").status_code == 200
 
 
 # -- steps -------------------------------------------------------------------------------------
@@ -323,6 +430,21 @@ def test_a_cancelled_task_gives_back_what_its_page_said(client, town):
     assert confirm(client, town, task, "cancel", reason="too dear").status_code == 303
     assert town.trading.balance(BUYER.party) == before + 10 * CREDITS
     assert "too dear" in client.get(f"/tasks/{task}").text
+
+
+def test_a_reason_that_is_too_long_is_said_at_its_field(client, town):
+    signed_in(client, town)
+    task = town.open.id
+    reason = "so long " * 51
+    answer = confirm(client, town, task, "cancel", reason=reason)
+    assert answer.status_code == 422
+    assert 'id="f-reason-error"' in answer.text
+    assert f'value="{reason}"' in answer.text
+    assert "Cancel the task</button>" in answer.text
+    assert town.trading.task(task).state is State.OPEN
+    other = post(client, town, f"/tasks/{task}/steps/cancel", shown_micro="much")
+    assert other.status_code == 422
+    assert "Shown micro: should be a valid integer" in other.text
 
 
 def test_what_cannot_be_done_says_why(client, town):

@@ -110,7 +110,8 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
     fields = {name: value_of(shown.text, name) for name in ("csrf", "key", "amount", "confirmed")}
     for _ in range(3):
         answer = town.post(client, "/ledger/withdraw", **fields, destination=asked["destination"])
-        assert answer.headers["location"] == f"{path}?done=true"
+        assert answer.headers["location"].startswith(f"{path}?done=")
+        assert "has left your account" in client.get(answer.headers["location"]).text
     assert town.trading.balance(town.owner.party) == held - 1_500_000
     with town.store.read() as unit:
         assert [each.destination for each in unit.unsent_payouts(limit=9)] == ["IBAN <b>1</b>"]
@@ -122,9 +123,15 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
         ("", "This is needed."),
         ("0", "This must be above 0."),
         ("-1", "This must be above 0."),
-        ("much", "Credits must be a whole or decimal number"),
+        ("much", "This must be a whole or decimal number of credits"),
+        ("1,5", "such as 1250.5 or 1,250.5; found 1,5."),
+        ("1,0000", "This must be a whole or decimal number of credits"),
+        ("1_0", "This must be a whole or decimal number of credits"),
+        ("1e1", "This must be a whole or decimal number of credits"),
+        ("\N{ARABIC-INDIC DIGIT ONE}", "This must be a whole or decimal number of credits"),
         ("1.0000001", "Credits have at most six decimals"),
-        ("1e30", "This is more than the account holds."),
+        ("9" * 28, "This is more than the account holds."),
+        ("99,999.5", "This is more than the account holds."),
         ("99999", "This is more than the account holds."),
     ],
 )
@@ -155,7 +162,27 @@ def test_a_confirmed_withdrawal_of_too_much_is_refused(client, town):
         confirmed="true",
     )
     assert answer.status_code == 422
+    assert 'id="f-amount-error">This is more than the account holds.' in answer.text
+    assert 'value="99999"' in answer.text
+    assert 'value="here"' in answer.text
     assert town.trading.balance(town.owner.party) > 0
+
+
+def test_one_credit_is_no_credits(client, town):
+    town.whole()
+    enter(client, town, town.owner)
+    fields = fields_of(client, f"/ledger/{town.owner.party}")
+    shown = town.post(client, "/ledger/withdraw", **fields, amount="1", destination="here")
+    assert "Take out 1 credit?" in shown.text
+
+
+@pytest.mark.parametrize("done", ["true", "1", "0" * 24])
+def test_an_address_alone_claims_no_withdrawal(client, town, done):
+    town.whole()
+    enter(client, town, town.owner)
+    answer = client.get(f"/ledger/{town.owner.party}?done={done}")
+    assert answer.status_code == 200
+    assert "has left your account" not in answer.text
 
 
 def test_an_auditor_takes_nothing_out(client, town):

@@ -12,6 +12,7 @@ from dashboard.conftest import ROOT
 from fedbourse.dashboard import pages, static_files
 from fedbourse.dashboard.market_pages import ROWS
 from fedbourse.market import buying
+from fedbourse.market.task import State
 from market.trading import BUYER
 from web.worlds import STATES
 
@@ -123,6 +124,42 @@ def test_a_cancelled_task_says_why(client, town):
     task = town.publish("short")
     town.trading.do(buying.cancel, BUYER, task.id, reason="the money is gone")
     assert "the money is gone" in client.get(f"/tasks/{task.id}").text
+
+
+def test_two_owners_are_warned_whenever_there_are_but_two(client, town):
+    words = "the announced total tells each of them what the other planned"
+    trading, owners = town.trading, town.owners
+
+    def warned(task):
+        return words in client.get(f"/tasks/{task.id}").text
+
+    task = trading.announced(owners)
+    assert not warned(task)
+    trading.plan(owners[2], task, 0.0)
+    for owner in owners[:2]:
+        trading.plan(owner, task)
+    task = trading.do(buying.settle, BUYER, task.id)
+    assert warned(task)  # two plans
+    task = trading.settled(owners)
+    assert not warned(task)
+    for owner in owners:
+        trading.decide(owner, task.id, accept=owner is not owners[2])
+    trading.advance()
+    assert trading.task(task.id).state is State.TRAINING
+    assert warned(task)  # two have signed
+    assert warned(trading.announced(owners[:2]))
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/sign-in", "/tasks/{}", "/tasks/{}/earn", "/buy", "/static/app.js"]
+)
+def test_head_is_answered_as_get_is(client, town, path):
+    town.sign_in(client, town.buyer)
+    asked = path.format(town.open.id)
+    head, got = client.head(asked), client.get(asked)
+    assert head.status_code == got.status_code == 200
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert client.head("/nowhere").status_code == 404
 
 
 def test_a_draft_is_shown_to_its_buyer_only(client, town):

@@ -192,6 +192,39 @@ def test_what_cannot_be_a_value_gets_a_sentence(visitor, town, wrong):
     assert page.locator("#pay").inner_text() != "–"
 
 
+@pytest.mark.parametrize("state", ["open", "announced"])
+def test_no_number_is_too_small_or_too_large_for_a_sentence(visitor, town, state):
+    page = visitor()
+    page.goto(f"/tasks/{getattr(town, state).id}/earn")
+    for number, words in (
+        ("1e-300", "What privacy is worth to you is too small: it must be at least 1e-12."),
+        ("1e300", "What privacy is worth to you is too large: at most 1,000,000,000,000"),
+        ("1e-12", ""),
+        ("1e12", ""),
+    ):
+        page.locator("#value").fill(number)
+        assert page.locator("#value-error").inner_text().startswith(words)
+        assert (page.locator("#value-error").inner_text() == "") == (words == "")
+        assert (page.locator("#pay").inner_text() == "–") == (words != "")
+        assert "NaN" not in page.locator("main").inner_text()
+
+
+def test_no_more_than_the_cards_most_can_be_tried(visitor, town):
+    task = town.publish("best", reward="best", max_reward=50.0)
+    page = visitor()
+    page.goto(f"/tasks/{task.id}/earn")
+    fill(page, reward="51")
+    error = page.locator("#reward-error").inner_text()
+    assert error == "The reward is too large: at most 50 can be tried."
+    fill(page, reward="50")
+    assert page.locator("#reward-error").inner_text() == ""
+
+
+def test_others_who_sell_next_to_nothing_do_not_vanish(calculator):
+    found = calculator.evaluate("earnings.othersAt(1e-12, 1e-6, 10)")
+    assert found == pytest.approx(1e-25, rel=1e-9)
+
+
 def test_a_reward_that_is_not_fixed_yet_can_be_tried(visitor, town):
     task = town.publish("best", reward="best", max_reward=50.0)
     page = visitor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 
 import pytest
 
@@ -11,6 +12,7 @@ from fedbourse.errors import Conflict
 from fedbourse.market import buying
 from fedbourse.report import trade_body, trade_page
 from fedbourse.units import credits_text
+from fedbourse.wire.layout import Column, Layout
 from market.trading import AUDITOR, BUYER, caller
 
 PEOPLE = ("stranger", "owner's token", "another owner's token", "buyer", "auditor", "operator")
@@ -52,6 +54,23 @@ def test_lines_are_for_those_who_may_see_them(client, town, who):
     assert ("Pay of each participant" in text) == (seen == everybody)
     assert ("predicted by the model" in text) == (seen == everybody)
     assert ("<h3>Ledger</h3>" in text) == (seen == everybody)
+
+
+def test_an_owner_reads_that_there_are_others(client, town):
+    text = page_of(client, town, town.owner)
+    assert "and 2 others, whose lines only they, auditors and the operator see" in text
+    client.cookies.clear()
+    assert "whose lines only they" not in page_of(client, town, town.people["auditor"])
+
+
+def test_the_cards_layout_is_readable(town):
+    report = report_of(town, AUDITOR)
+    layout = Layout((Column("age", 40.0, 10.0), Column("sex")), "ill", ("no", "yes"))
+    report["card"] |= {"layout": asdict(layout)}
+    body = str(trade_body(report))
+    assert "columns: age (shift 40.0, scale 10.0), sex (shift 0.0, scale 1.0); label: ill" in body
+    assert "classes: no, yes</td>" in body
+    assert "interest s: 86400.0, tick s: 60.0" in body
 
 
 def test_its_money_is_the_books(town):

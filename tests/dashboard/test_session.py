@@ -241,6 +241,20 @@ def test_a_form_that_is_no_form_is_refused(client, town, notes):
         assert "text/html" in answer.headers["content-type"]
 
 
+@pytest.mark.parametrize("sent", ["text=a%00b", "text=a%1Fb", "te%00xt=ab"])
+def test_no_form_brings_control_characters_in(client, town, notes, sent):
+    town.sign_in(client, town.buyer)
+    fields = "&".join(f"{name}={value}" for name, value in hidden(client).items())
+    headers = {"origin": SPARE, "content-type": "application/x-www-form-urlencoded"}
+    answer = client.post("/test/notes", content=f"{fields}&{sent}", headers=headers)
+    assert answer.status_code == 422
+    assert "must hold no control characters; found U+00" in answer.text
+    assert notes == []
+    tame = client.post("/test/notes", content=f"{fields}&text=a%09b%0D%0Ac", headers=headers)
+    assert tame.status_code == 303
+    assert notes == ["a\tb\r\nc"]
+
+
 def test_wrong_fields_are_named_in_a_sentence(client, town, notes):
     town.sign_in(client, town.buyer)
     for fields, sentence in (

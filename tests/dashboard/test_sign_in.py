@@ -96,6 +96,19 @@ def test_a_person_signs_in_by_keyboard_and_out(visitor, town):
     page.get_by_role("link", name="Sign in").wait_for()
 
 
+def test_signing_out_forgets_what_pages_kept_in_the_browser(visitor, town):
+    page = visitor(who=town.buyer)
+    page.evaluate("""() => {
+      for (const store of [sessionStorage, localStorage]) {
+        for (const key of ["fedbourse records 1", "fedbourse judged 1", "another"]) store[key] = 1;
+      }
+    }""")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("link", name="Sign in").wait_for()
+    kept = page.evaluate("[Object.keys(sessionStorage), Object.keys(localStorage)]")
+    assert kept == [["another"], ["another"]]
+
+
 def test_the_sign_in_is_readable_by_everybody(looked_at):
     looked_at("/sign-in", "sign-in")
 

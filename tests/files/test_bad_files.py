@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedbourse import InvalidFile, InvalidGame, MissingExtra, equilibrium, owners_in
+from fedbourse.game import readings
 from files.writing import write
 
 ROWS = [1.0, 2.0, 3.0]
@@ -26,16 +27,17 @@ BAD = {
     "booleans": ({"b.parquet": [True, False]}, r"column value, must hold numbers; found bool"),
     "dates": ({"b.feather": [DAY, DAY]}, r"b\.feather, .* must hold numbers; found date32"),
     "lists": ({"b.parquet": [[1.0], [2.0]]}, r"b\.parquet, .* must hold numbers; found list"),
-    "a text in CSV": ({"b.csv": "value\n1\nabc\n"}, r"b\.csv, column value, row 1: 'abc' is no"),
+    "a text in CSV": ({"b.csv": "value\n1\nabc\n"}, r"column value, row 1 \(line 3\): 'abc' is no"),
+    "a text below blank lines": ({"b.csv": "\n\nvalue\n1\nx\n"}, r"row 1 \(line 5\): 'x' is no"),
     "a text, no header": ({"b.csv": "1\nabc\n"}, r"must have one column 'value'; it has f0"),
-    "a boolean in CSV": ({"b.csv": "value\ntrue\n"}, r"b\.csv, column value, row 0: 'true' is no"),
-    "a date in CSV": ({"b.csv": "value\n2026-01-02\n"}, r"row 0: '2026-01-02' is no number"),
+    "a boolean in CSV": ({"b.csv": "value\ntrue\n"}, r"b\.csv, .* row 0 \(line 2\): 'true' is no"),
+    "a date in CSV": ({"b.csv": "value\n2026-01-02\n"}, r"row 0 \(line 2\): '2026-01-02' is no"),
     "nan": ({"b.parquet": [1.0, float("nan")]}, r"values\[1\] of b\.parquet must .* found nan"),
     "zero": ({"b.parquet": [1, 0]}, r"values\[1\] of b\.parquet must .* found 0"),
     "below 0": ({"b.csv": "value\n1\n-2\n"}, r"values\[1\] of b\.csv must .* found -2"),
     "another column": ({"b.parquet": {"nu": ROWS}}, r"b\.parquet must have one column 'value'; it"),
     "a column twice": ({"b.csv": "value,value\n1,2\n"}, r"b\.csv must have one column 'value'"),
-    "a ragged row": ({"b.csv": "id,value\n1,2\n3\n"}, r"b\.csv is not a whole .csv file: .*Row #3"),
+    "a ragged row": ({"b.csv": "id,value\n1,2\n3\n"}, r"not a whole .csv file: row 1 \(line 3\)"),
     "another encoding": ({"b.csv": b"valu\xe9\n1\n"}, r"b\.csv is not UTF-8 text: byte 4"),
     "utf-16": ({"b.csv": "value\n1\n2\n".encode("utf-16")}, r"b\.csv is not UTF-8 text: byte 0"),
     "noise": ({"b.csv": bytes(range(1, 128)) * 9}, r"b\.csv"),
@@ -95,6 +97,7 @@ def test_which_files_and_which_column(tmp_path) -> None:
         "empty": "empty must hold .parquet, .csv, .arrow or .feather files; found none",
         "x*": r"x\* must match .parquet, .csv, .arrow or .feather files; it matches none",
         "a.xlsx": "a.xlsx must end in .parquet, .csv, .arrow or .feather; found '.xlsx'",
+        "nope": "nope does not exist; give a directory, or a file that ends in .parquet, .csv",
     }.items():
         with pytest.raises(InvalidFile, match=words):
             owners_in(tmp_path / path)
@@ -107,6 +110,26 @@ def test_which_files_and_which_column(tmp_path) -> None:
             list(owners_in(tmp_path / "a.csv", **options).chunks())
     with pytest.raises(InvalidFile, match=r"gone\.csv cannot be read: No such file"):
         list(owners_in(tmp_path / "gone.csv").chunks())
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "c.json", "notes.txt", "x/README", "x/d.npy"])
+def test_a_file_that_would_be_left_out_is_refused(tmp_path, name) -> None:
+    (tmp_path / "x").mkdir()
+    lay(tmp_path, "b.csv", "value\n1\n2\n")
+    lay(tmp_path, name, "value\n3\n")
+    lay(tmp_path, "x/z.later", "")
+    words = rf"{re.escape(str(tmp_path / name))} would be left out, as it does not end in \.parquet"
+    for path in (tmp_path, tmp_path / "[bx]*") if "/" in name else (tmp_path,):
+        with pytest.raises(InvalidFile, match=words):
+            owners_in(path)
+
+
+def test_a_pipe_is_no_table(tmp_path) -> None:
+    lay(tmp_path, "a.csv", "value\n1\n2\n")
+    os.mkfifo(tmp_path / "z.csv")
+    for path in (tmp_path, tmp_path / "z.csv", tmp_path / "*.csv"):
+        with pytest.raises(InvalidFile, match=r"z\.csv must be a regular file; found a pipe"):
+            owners_in(path)
 
 
 def test_a_name_that_is_missing(tmp_path) -> None:
@@ -132,7 +155,8 @@ def test_permission_denied(tmp_path, monkeypatch) -> None:
         owners_in(tmp_path)
 
 
-def test_a_file_that_shrinks_between_readings(tmp_path) -> None:
+def test_a_file_that_shrinks_between_readings(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(readings, "KEPT", 0)  # so that it is read again
     lay(tmp_path, "a.csv", "value\n1\n2\n3\n")
     stream, read = owners_in(tmp_path), []
 

@@ -144,7 +144,8 @@ def test_what_a_path_means(tmp_path, monkeypatch) -> None:
     for name in ("b.parquet", "a.csv", "x/c.feather", "_old/d.csv", ".e.csv", "x/y/f.PARQUET"):
         write(tmp_path / name.lower(), pair)
     os.rename(tmp_path / "x/y/f.parquet", tmp_path / "x/y/f.PARQUET")
-    (tmp_path / "README.txt").write_text("nothing")
+    for hidden in ("_SUCCESS", "_notes.txt", ".gitignore", "_old/d.csv.gz"):
+        (tmp_path / hidden).write_text("nothing")
 
     def sources(path: object) -> list[str]:
         return [chunk.source for chunk in owners_in(path).chunks()]

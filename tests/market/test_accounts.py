@@ -4,7 +4,7 @@ import pytest
 
 from fedbourse.errors import InvalidInput, InvalidTransfer, NotAllowed, NotFound
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts
+from fedbourse.market import accounts, buying, views
 from fedbourse.market.service import escrow
 from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
 
@@ -95,6 +95,14 @@ def test_a_withdrawal_leaves_the_books_and_is_handed_over_once(trading, bank) ->
     assert bank.paid == [payout]
 
 
+@pytest.mark.parametrize("bad", ["\0", "\x1b", "\udc00"])
+def test_a_destination_holds_nothing_that_clients_cannot_read(trading, bad) -> None:
+    trading.fund(500)
+    with pytest.raises(InvalidInput, match="destination must hold no control characters"):
+        take(trading, BUYER, 200, destination=f"DE{bad}00")
+    assert trading.balance(BUYER.party) == 500
+
+
 def test_a_payout_that_failed_is_tried_again(trading, bank) -> None:
     trading.fund(500)
     payout = take(trading, BUYER, 200)
@@ -152,3 +160,68 @@ def test_an_account_is_seen_by_its_party_the_operator_and_auditors() -> None:
     for who in (caller("buyer:other"), caller("owner:ann")):
         with pytest.raises(NotAllowed):
             accounts.may_see(who, BUYER.party)
+
+
+def shown(trading, who, task) -> dict[str, int]:
+    """What somebody is told of a task's escrow, by each way there is; they must agree."""
+    with trading.store.read() as unit:
+        held = accounts.visible_balance(unit, who, escrow(task.id))
+        assert held == accounts.visible_escrow(unit, who, unit.task(task.id))
+        money = views.report(unit, who, task.id)["money_micro"]
+    assert money["escrow"] == held
+    assert money["held"] == sum(money[name] for name in money if name != "held")
+    return money
+
+
+def test_a_buyer_sees_escrow_as_of_the_last_closed_round(trading) -> None:
+    """Asked before and after each answer, it would tell each owner's pay."""
+    trading.fund(10**8)
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.in_training(owners, rounds=3)
+    everybody, account = len(trading.lines(task.id)), escrow(task.id)
+    assert everybody == 3
+    for answering in (owners, owners[:2], owners):  # the clock stands still meanwhile
+        before = trading.balance(account)
+        assert shown(trading, BUYER, task)["escrow"] == before
+        for owner in answering:
+            last = trading.balance(account)
+            trading.answer(owner, task)
+            assert trading.balance(account) < last
+            assert shown(trading, BUYER, task)["escrow"] == before
+            for who in (OPERATOR, AUDITOR):
+                assert shown(trading, who, task)["escrow"] == trading.balance(account)
+        trading.wait(0 if len(answering) == everybody else task.card.deadlines.round_s)
+        assert trading.task(task.id).round == task.round + 1
+        task = trading.task(task.id)
+    assert task.state == "completed"
+    assert shown(trading, BUYER, task)["escrow"] == trading.balance(account) == 0
+
+
+def test_a_buyer_who_cancels_sees_what_came_back(trading) -> None:
+    trading.fund(10**8)
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.in_training(owners)
+    trading.answer(owners[0], task)
+    left = trading.balance(escrow(task.id))
+    assert left < shown(trading, BUYER, task)["escrow"] == 10**7
+    task = trading.do(buying.cancel, BUYER, task.id)
+    money = shown(trading, BUYER, task)
+    assert (money["escrow"], money["refunded"], money["earned"]) == (0, left, 10**7 - left)
+
+
+def test_escrow_that_was_paid_upfront_is_shown_as_it_is(trading) -> None:
+    trading.fund(10**8)
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = trading.in_training(owners, payout="upfront")
+    for owner in owners:
+        trading.answer(owner, task)
+        assert shown(trading, BUYER, task)["escrow"] == trading.balance(escrow(task.id)) == 0
+
+
+def test_escrow_is_shown_to_nobody_else(trading) -> None:
+    trading.fund(10**8)
+    task = trading.in_training(trading.owners(1.0, 1.1))
+    for who in (caller("buyer:other"), caller("owner:000000")):
+        for account in (escrow(task.id), BUYER.party):
+            with pytest.raises(NotAllowed), trading.store.read() as unit:
+                accounts.visible_balance(unit, who, account)

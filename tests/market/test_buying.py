@@ -126,6 +126,15 @@ def test_cancelling_gives_back_what_nobody_earned(trading, stage, who) -> None:
     assert trading.wait(10**8) == 0
 
 
+@pytest.mark.parametrize("bad", ["\0", "\x07", "\ud83d"])
+def test_a_reason_holds_nothing_that_clients_cannot_read(trading, bad) -> None:
+    task = trading.announced(trading.owners(1.0, 1.1))
+    with pytest.raises(InvalidInput, match="reason must hold no control characters"):
+        trading.do(buying.cancel, BUYER, task.id, reason=f"no{bad}more")
+    assert trading.task(task.id).state is State.ANNOUNCED
+    assert trading.balance(escrow(task.id)) == R
+
+
 def test_budgets_of_any_size_that_a_card_allows_settle(trading) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.announced(owners, max_rho=1e100)

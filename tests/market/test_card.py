@@ -84,6 +84,8 @@ def test_any_change_changes_the_hash() -> None:
         ({"payout": "later"}, "payout must be one of vested, upfront; found 'later'"),
         ({"weights": "pay"}, "weights must be one of equal, precision"),
         ({"reward": 0}, "reward must be a finite number above 0"),
+        ({"reward": 9e-7}, "reward must be a finite number above 0 and of at least 1e-06"),
+        ({"max_reward": 9e-7}, "max_reward must be a finite number above 0 and of at least 1e-06"),
         ({"reward": "most"}, "reward must be a number"),
         ({"rounds": 0}, "rounds must be"),
         ({"clip": -1}, "clip must be"),
@@ -103,6 +105,18 @@ def test_any_change_changes_the_hash() -> None:
 def test_wrong_items_are_refused(wrong, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         TaskCard(**(GOOD | wrong))
+
+
+@pytest.mark.parametrize("bad", ["\0", "\x01", "\x0b", "\x1f", "\ud800"])
+@pytest.mark.parametrize("name", ["goal", "data", "scaling", "loss", "validation", "model"])
+def test_no_text_holds_what_clients_cannot_read(name, bad) -> None:
+    with pytest.raises(InvalidInput, match=f"a card's {name} must hold no control characters"):
+        TaskCard(**(GOOD | {name: f"some {bad} text"}))
+
+
+def test_lines_and_tabs_and_every_script_are_texts() -> None:
+    text = "one\r\n\ttwo \N{GRINNING FACE} \N{CJK UNIFIED IDEOGRAPH-4E00} \x85"
+    assert TaskCard(**(GOOD | {"goal": text})).goal == text
 
 
 def test_a_card_is_what_its_document_says() -> None:

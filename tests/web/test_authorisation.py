@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import pytest
 
 from databases import KINDS, fresh_url
+from fedbourse.cli.verify import task_records
+from fedbourse.errors import NotAllowed
 from fedbourse.market.service import escrow
+from fedbourse.market.verify import verify_task
 from fedbourse.storage import SqlStore
 from fedbourse.wire.keys import SigningKey
 from web.clients import TestClient
@@ -248,6 +252,42 @@ def test_escrow_shows_its_buyer_what_is_left_and_not_who_got_it(quiet_world, res
         answer = send(world.client, world.request(name, "GET", path))
         # A token of the buyer that only reads is an auditor's.
         assert (answer.status_code == 200) == (name in readers), (name, answer.text)
+
+
+class Asking:
+    """Somebody's connection, as far as ``fedbourse verify`` uses it."""
+
+    def __init__(self, world, name):
+        self.world, self.name = world, name
+
+    def get(self, path, params=None):
+        asked = self.world.request(self.name, "GET", path, query=urlencode(params or {}))
+        answer = send(self.world.client, asked)
+        if answer.status_code in (401, 403, 404):
+            raise NotAllowed(answer.text)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+def test_a_buyer_cannot_watch_an_answer_being_paid_and_verifies_all_the_same(world):
+    task, account = world.training, escrow(world.training.id)
+    path = f"/v1/accounts/{account}"
+    buyer, auditor = Asking(world, "buyer"), Asking(world, "auditor")
+    for number in range(task.card.rounds):
+        before = world.trading.balance(account)
+        for owner in world.owners:
+            world.trading.answer(owner, task, round=number)
+            assert buyer.get(path)["balance_micro"] == before
+            now = world.trading.balance(account)
+            assert auditor.get(path)["balance_micro"] == now < before
+        for who in (buyer, auditor):
+            records = task_records(who, task.id)
+            checks = verify_task(**records)
+            assert not [check for check in checks if check.passed is False]
+        world.trading.advance()
+        assert buyer.get(path)["balance_micro"] == world.trading.balance(account)
+    assert world.trading.task(task.id).state == "completed"
+    assert task_records(buyer, task.id)["escrow_micro"] == 0
 
 
 def test_a_draft_is_not_even_there_for_others(quiet_world):

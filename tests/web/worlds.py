@@ -28,6 +28,8 @@ UNHURRIED = Settings(
     peer_burst=10**9,
     caller_per_s=1e9,
     caller_burst=10**9,
+    heavy_per_s=1e9,
+    heavy_burst=10**9,
     stream_poll_s=0.02,
     wait_max_s=0.05,
 )

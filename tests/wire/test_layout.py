@@ -37,6 +37,10 @@ def test_a_layout_is_what_its_document_says() -> None:
         ({"label": 3}, "the label's column must be"),
         ({"classes": ["a", "a"]}, "found 'a' twice"),
         ({"classes": [""]}, "a class's name must be"),
+        ({"classes": [["a"], ["b"]]}, "a class's name must be"),
+        ({"classes": ["a", "b\x1f"]}, "a class's name must hold no control characters"),
+        ({"columns": [{"name": "x\0"}]}, "a column's name must hold no control characters"),
+        ({"label": "\ud800"}, "the label's column must hold no control characters; found U.D800"),
         ({"tea": 1}, "a card's layout must be an object"),
     ],
 )

@@ -72,9 +72,9 @@ def solve(
     Parameters
     ----------
     values
-        The owners' privacy values: FILE[:COLUMN], a .csv, .parquet, .arrow, .npy or .txt file, or
-        - for standard input. A directory or glob of tables, DIR[:COLUMN], is read in chunks, and
-        so is a table above 256 MB: any number of owners, in little memory.
+        The owners' privacy values: FILE[:COLUMN], a .csv, .parquet, .arrow, .npy or .txt file;
+        from standard input with -. A directory or glob of tables, DIR[:COLUMN], is read in
+        chunks, and so is a table above 256 MB: any number of owners, in little memory.
     names
         The column that says what owners are called, to show instead of file and row.
     uniform

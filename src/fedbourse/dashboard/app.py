@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header
+from fastapi.routing import APIRoute
 
 from fedbourse.dashboard.buyer_pages import router as buyer
 from fedbourse.dashboard.ledger_pages import router as ledger
@@ -52,5 +53,8 @@ async def static(
 def add_dashboard(app: FastAPI) -> None:
     """Add the pages to the service that ``web.app.create_app`` made."""
     for router in (_files, *ROUTERS):
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
+                route.methods.add("HEAD")
         app.include_router(router, include_in_schema=False)
     app.add_middleware(ProblemPages)

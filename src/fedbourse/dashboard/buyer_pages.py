@@ -59,7 +59,7 @@ def _own_page(
         found = unit.tasks(buyer=caller.party, limit=_TASKS_MAX)
         rows = [
             views.task_document(task)
-            | {"money": money_of(unit, task), "reward": promised(task)}
+            | {"money": money_of(unit, caller, task), "reward": promised(task)}
             | ({"interested": unit.count_interests(task.id)} if task.state == "open" else {})
             for task in found
         ]
@@ -136,6 +136,7 @@ def create(visit: Buyer) -> Response:
 @router.post("/buy/what-if")
 def would_buy(visit: Buyer) -> Response:
     """Say what a card would buy: as a part for scripts, as the whole page for everybody else."""
+    visit.computes()
     said = _said(visit)
     found, errors = _answer(said)
     if visit.request.header("accept") != "application/json":

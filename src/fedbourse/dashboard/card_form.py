@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +13,7 @@ from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
 from fedbourse.errors import InvalidInput
 from fedbourse.learning.models import model_named
 from fedbourse.wire.card import COMPENSATIONS, Assumptions, Deadlines, TaskCard
+from fedbourse.wire.json_body import read_json
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.forms import Fields
@@ -41,16 +41,21 @@ def seconds(text: object) -> object:
     if found is None:
         raise ValueError("should be a number with s, min, h or d, such as 90 min")
     span = float(found[1]) * _SECONDS[found[2].lower()]
-    if not 0 < span <= _LONGEST_S:
-        raise ValueError("should be above 0 and at most 366 d")
+    if not 1 <= span <= _LONGEST_S:
+        raise ValueError("should be at least 1 s and at most 366 d")
     return span
 
 
 def _layout(text: str) -> str:
     try:
-        found = json.loads(text)
-    except ValueError:
-        raise ValueError("should be JSON, as fedbourse task card --data writes it") from None
+        found = read_json(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("should be JSON; found half a surrogate pair") from None
+    except InvalidInput as error:
+        why = str(error).replace("the body", "it").replace("in it", "in the layout")
+        raise ValueError(
+            f"should be JSON, as fedbourse task card --data writes it; {why}"
+        ) from None
     if not isinstance(found, dict):
         raise ValueError("should be a JSON object with columns and label")
     return text
@@ -87,7 +92,7 @@ class NewTask(Supposed):
             "reward": self.reward if self.reward_kind == "fixed" else self.reward_kind,
             "model": self.model_name,
             "dimension": model.dimension,
-            "layout": None if self.layout is None else json.loads(self.layout),
+            "layout": None if self.layout is None else read_json(self.layout.encode()),
             "deadlines": {name: getattr(self, name) for name in asdict(Deadlines())},
             "assumptions": {name: getattr(self, name) for name in asdict(_ASSUMED)},
         }

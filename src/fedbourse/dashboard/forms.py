@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedbourse.errors import InvalidInput, NotAllowed
+from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +82,8 @@ def read_fields(request: Request) -> Fields:
         raise InvalidInput("the form cannot be read; open the page again and repeat it") from None
     fields: Fields = {}
     for name, value in pairs:
+        plain_text("the name of a field", name)
+        plain_text(f"the field {name.replace('_', ' ')[:60]}", value)
         fields.setdefault(name, []).append(value)
     return fields
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,9 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
-from fedbourse.errors import InvalidInput
+from fedbourse.errors import InvalidInput, InvalidTransfer
 from fedbourse.market import accounts
 from fedbourse.market.lifecycle import ACTIVE
-from fedbourse.market.service import escrow
 from fedbourse.units import micro_credits
 from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
 
@@ -28,7 +28,10 @@ router = APIRouter()
 ROWS = 50
 _AT_ONCE = 10_000
 _ESCROWS = 100
+_TOO_MUCH = "this is more than the account holds"
 Mover = Annotated[KnownPageVisit, Depends(signed_in(*accounts.MOVERS))]
+_AMOUNT = re.compile(r"-?([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]*)?|\.[0-9]+")
+PayoutId = Annotated[str, Query(max_length=100)]
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=10_000)]
 
 
@@ -56,7 +59,9 @@ def ledger_page(visit: SignedIn, after: AfterName = "") -> Response:
             "balance": unit.balance(caller.party),
             "accounts": found,
             "next": found[-1][0] if len(found) == ROWS else None,
-            "escrows": [(task, unit.balance(escrow(task.id))) for task in held if task.reward],
+            "escrows": [
+                (task, accounts.visible_escrow(unit, caller, task)) for task in held if task.reward
+            ],
         }
 
     return page(visit, "ledger.html", sees_all=sees_all, after=after, **visit.read(read))
@@ -85,13 +90,36 @@ def withdraw(visit: Mover) -> Response:
         )
         return {"id": payout.id}
 
-    visit.write(command)
-    return redirect(f"/ledger/{visit.caller.party}?done=true")
+    try:
+        made = visit.write(command)
+    except InvalidInput as error:
+        short = isinstance(error, InvalidTransfer)
+        about = "amount" if short else str(error).partition(" ")[0].removesuffix("_micro")
+        at = about if about in _said(form) else "form"
+        return _statement(
+            visit,
+            visit.caller.party,
+            errors={at: _TOO_MUCH if short else str(error)},
+            values=_said(form),
+        )
+    return redirect(f"/ledger/{visit.caller.party}?done={made['id']}")
+
+
+def _said(form: WithdrawForm) -> dict[str, str]:
+    return {"amount": form.amount, "destination": form.destination}
 
 
 def _amount(visit: KnownPageVisit, form: WithdrawForm) -> int:
     """Return how much is asked for, if the account holds it."""
-    said = {"amount": form.amount, "destination": form.destination}
+    said = _said(form)
+    if not _AMOUNT.fullmatch(form.amount):
+        raise InvalidForm(
+            {
+                "amount": "this must be a whole or decimal number of credits, such as 1250.5 or "
+                f"1,250.5; found {form.amount:.30}"
+            },
+            said,
+        )
     try:
         amount = micro_credits(form.amount.replace(",", ""))
     except InvalidInput as error:
@@ -101,13 +129,13 @@ def _amount(visit: KnownPageVisit, form: WithdrawForm) -> int:
         raise InvalidForm({"amount": "this must be above 0"}, said)
     # A confirmed one is refused by the books themselves, or answered as it was the first time.
     if amount > held and not form.confirmed:
-        raise InvalidForm({"amount": "this is more than the account holds"}, said)
+        raise InvalidForm({"amount": _TOO_MUCH}, said)
     return amount
 
 
 @router.get("/ledger/{party}")
 def statement_page(
-    visit: SignedIn, party: Account, number: PageNumber = 1, done: bool = False
+    visit: SignedIn, party: Account, number: PageNumber = 1, done: PayoutId = ""
 ) -> Response:
     """Show how an account came to hold what it holds, newest first."""
     return _statement(visit, party, number=number, done=done)
@@ -118,7 +146,7 @@ def _statement(
     party: str,
     *,
     number: int = 1,
-    done: bool = False,
+    done: str = "",
     errors: dict[str, str] | None = None,
     values: dict[str, str] | None = None,
 ) -> Response:
@@ -128,6 +156,8 @@ def _statement(
         return {"rows": rows, "count": count, "balance": unit.balance(party)}
 
     found = visit.read(read)
+    # Anybody can write such an address: it is the books that say whether it is true.
+    newest = found["rows"][0]["entry"].id if found["rows"] and number == 1 else None
     return page(
         visit,
         "statement.html",
@@ -135,7 +165,7 @@ def _statement(
         party=party,
         number=number,
         last=max(1, -(-found["count"] // ROWS)),
-        done=done,
+        done=visit.caller.party == party and newest == f"withdrawal/{done}",
         errors=errors or {},
         values=values or {},
         movable=visit.caller.party == party and visit.may(*accounts.MOVERS),

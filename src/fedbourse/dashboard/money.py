@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import FedbourseError
-from fedbourse.market.accounts import may_see_balance
+from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.service import escrow
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
@@ -38,8 +37,13 @@ class TaskMoney:
         return self.escrow / self.held if self.held else 0.0
 
 
-def money_of(unit: Unit, task: Task) -> TaskMoney:
-    """Return where a task's money is, without a look at each owner's pay."""
+def money_of(unit: Unit, caller: Caller, task: Task) -> TaskMoney:
+    """Return where a task's money is, without a look at each owner's pay.
+
+    It is for those who may see the escrow's balance, and to its buyer that of the last closed
+    round.
+    """
+    left = int(visible_escrow(unit, caller, task))
     if task.reward is None:
         return TaskMoney(0, 0, 0)
     returned = 0
@@ -50,7 +54,7 @@ def money_of(unit: Unit, task: Task) -> TaskMoney:
     if task.state in ENDED:
         for event in unit.events(task.id, after=task.last_sequence - 1, limit=1):
             returned += event.body["refunded_micro"]
-    return TaskMoney(int(task.reward), int(unit.balance(escrow(task.id))), returned)
+    return TaskMoney(int(task.reward), left, returned)
 
 
 def money_for(unit: Unit, caller: Caller | None, task: Task) -> TaskMoney | None:
@@ -58,7 +62,6 @@ def money_for(unit: Unit, caller: Caller | None, task: Task) -> TaskMoney | None
     if caller is None:
         return None
     try:
-        may_see_balance(unit, caller, escrow(task.id))
+        return money_of(unit, caller, task)
     except FedbourseError:
         return None
-    return money_of(unit, task)

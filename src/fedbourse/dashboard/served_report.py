@@ -90,11 +90,12 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
         else None,
         "owners": shown or None,
         "owners_left_out": max(0, len(trained) - OWNERS_SHOWN),
+        "owners_hidden": bodies["training"]["signed"] - len(trained) if shown else 0,
         "rounds": rounds,
         "accuracy": _accuracy(task, trained if _sees_all(caller) else ()),
         "money": _money(unit, task, bodies),
         "transfers": _transfers(unit, task) if _sees_all(caller) else None,
-        "unknown": [_NO_ACCURACY, _NO_VALUES, *([] if lines else [_NO_LINES])],
+        "unknown": [_NO_ACCURACY, _NO_VALUES, *([] if shown else [_NO_LINES])],
     }
 
 

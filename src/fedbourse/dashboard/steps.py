@@ -14,11 +14,12 @@ from pydantic import Field
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.dashboard import market_pages
-from fedbourse.dashboard.forms import Form
+from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import buying, training, views
+from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.service import escrow, role_of, show
 from fedbourse.market.task import State
@@ -111,7 +112,10 @@ def step_page(visit: Stepper, task: TaskId, step: StepName) -> Response:
 @router.post("/tasks/{task}/steps/{step}")
 def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
     """Take a step, if it takes no more money than the page said."""
-    form = visit.form(Confirm)
+    try:
+        form = visit.form(Confirm)
+    except InvalidForm as wrong:
+        return _step_page(visit, task, step, wrong=wrong, status=422)
 
     def command(unit: Unit, caller: Caller) -> object:
         buyer = unit.task(task).buyer
@@ -138,9 +142,18 @@ def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
 
 
 def _step_page(
-    visit: KnownPageVisit, task_id: str, step: str, *, error: str = "", status: int = 200
+    visit: KnownPageVisit,
+    task_id: str,
+    step: str,
+    *,
+    error: str = "",
+    wrong: InvalidForm | None = None,
+    status: int = 200,
 ) -> Response:
     task, found = preview(visit, task_id, step)
+    errors = {} if wrong is None else wrong.errors
+    if wrong is not None and set(errors) != {"reason"}:
+        error = str(wrong)
     return page(
         visit,
         "step.html",
@@ -151,6 +164,8 @@ def _step_page(
         known=STEPS[step],
         found=found,
         error=error,
+        errors=errors,
+        values={} if wrong is None else wrong.values,
         is_buyer=visit.caller.party == task.buyer,
     )
 
@@ -160,13 +175,14 @@ def preview(visit: KnownPageVisit, task_id: str, step: str) -> tuple[Task, Previ
     known, market, caller = STEPS[step], visit.market, visit.caller
     found = Preview()
     with visit.service.store.begin() as unit:
-        task = show(unit.task(task_id), caller)
+        task = show(unit.task(task_id, lock="change"), caller)
         role_of(caller, task)
-        held, kept = int(unit.balance(task.buyer)), int(unit.balance(escrow(task.id)))
+        held, kept = int(unit.balance(task.buyer)), int(visible_escrow(unit, caller, task))
+        hidden = kept - int(unit.balance(escrow(task.id)))
         try:
             with unit.savepoint():
                 known.take(market, unit, caller, task.id)
-                found = _difference(unit, task, held, kept)
+                found = _difference(unit, task, held, kept, hidden)
                 raise _UndoneError
         except _UndoneError:
             pass
@@ -181,9 +197,14 @@ def preview(visit: KnownPageVisit, task_id: str, step: str) -> tuple[Task, Previ
     return task, found
 
 
-def _difference(unit: Unit, task: Task, held: int, kept: int) -> Preview:
-    """Return what a step that was just taken has moved."""
-    held_after, kept_after = int(unit.balance(task.buyer)), int(unit.balance(escrow(task.id)))
+def _difference(unit: Unit, task: Task, held: int, kept: int, hidden: int) -> Preview:
+    """Return what a step that was just taken has moved.
+
+    What the open round's answers have earned is hidden: a cancellation, which alone can be taken
+    then, is shown as if it gave that back as well.
+    """
+    held_after = int(unit.balance(task.buyer)) + hidden
+    kept_after = int(unit.balance(escrow(task.id)))
     to_owners = (held - held_after) + (kept - kept_after)
     moves = (
         Move("account", "escrow", held - held_after),
@@ -193,6 +214,8 @@ def _difference(unit: Unit, task: Task, held: int, kept: int) -> Preview:
     facts: dict[str, Any] = {}
     for event in unit.events(task.id, after=task.last_sequence, limit=10):
         facts |= event.body
+    if hidden:
+        facts["refunded_micro"] += hidden
     return Preview(
         moves=tuple(move for move in moves if move.micro > 0),
         balance=held,

@@ -14,6 +14,7 @@ from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import TooLarge
 from fedbourse.market import views
+from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.service import escrow, show
 from fedbourse.market.verify import verify_books, verify_task
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
@@ -70,6 +71,7 @@ def before_task(visit: SignedIn, task: TaskId) -> Response:
 @router.post("/tasks/{task}/verify")
 def check_task(visit: SignedIn, task: TaskId) -> Response:
     """Recompute a task from all records that the caller may see."""
+    visit.computes()
 
     def read(unit: Unit, caller: Caller) -> dict[str, Any]:
         found = show(unit.task(task), caller)
@@ -172,7 +174,7 @@ def _task_records(market: Market, unit: Unit, caller: Caller, task: Task) -> dic
             },
         }
     elif caller.party == task.buyer:
-        found["escrow_micro"] = unit.balance(escrow(task.id))
+        found["escrow_micro"] = visible_escrow(unit, caller, task)
     if "owner" in caller.scopes and unit.interest(task.id, caller.party) is not None:
         own = views.mine(market, unit, caller, task.id)
         proof = views.proof(unit, caller, task.id) if own["line"] else None

@@ -96,6 +96,13 @@ class KnownPageVisit(PageVisit):
         """Return the answer to a question, from one moment of the records."""
         return super().read(lambda unit, _: question(unit, self.caller))
 
+    def computes(self) -> None:
+        """Refuse a page that is computed at length to somebody who asks for many of them."""
+        if self.service.heavy.wait_s(self.caller.party):
+            raise TooManyRequests(
+                f"{self.caller.party} has much computed at once; wait a second and repeat it"
+            )
+
     def write(self, command: Callable[[Unit, Caller], object]) -> Any:
         """Carry a command out once, however often the form is sent; return its document."""
         keys = self.fields.get(KEY, [])

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from fedbourse.game.what_if import WhatIf
 
 OWNERS_MAX = 100_000
+REWARD_MIN = 1e-6
+"""One micro-credit."""
 REWARD_MAX = 2**53 / 1e6
 POINTS = 61
 """Of the curve that is drawn."""
 _BELOW = 1e4
 """How far below the weight rewards are looked at."""
 
-Credits = Annotated[float, Field(gt=0, lt=REWARD_MAX)]
+Credits = Annotated[float, Field(ge=REWARD_MIN, lt=REWARD_MAX)]
 Positive = Annotated[float, Field(gt=0, le=1e100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -55,7 +57,7 @@ class Supposed(Form):
     reward: Credits | None = None
     max_reward: Credits | None = None
     max_rho: Annotated[float, Field(ge=1e-100, le=1e100)] = 10.0
-    min_participants: Annotated[int, Field(ge=2)] = 2
+    min_participants: Annotated[int, Field(ge=2, le=1_000_000)] = 2
     model: Literal["logistic", "least-squares", "softmax", "hidden"] = "logistic"
     units: Annotated[int, Field(ge=1, le=1_000_000)] = 16
     features: Annotated[int, Field(ge=1, le=1_000_000)]
@@ -142,6 +144,11 @@ class Answer:
     def chosen(self) -> Prediction:
         """What the buyer's own model says."""
         return next(each for each in self.predictions if each.model == self.supposed.accuracy)
+
+    @property
+    def largest_budget(self) -> float:
+        """The largest budget that is shown; the card's ``max_rho`` is not modelled."""
+        return max(each.budget for each in self.earners)
 
 
 def supposed_in(fields: Fields) -> Supposed:

@@ -46,6 +46,24 @@ def credits(micro: int | None) -> str:
     return f"{sign}{int(digits):,}" + (f".{part}" if part else "")
 
 
+def in_credits(micro: int | None) -> str:
+    """Return micro-credits with their unit.
+
+    >>> in_credits(1_000_000), in_credits(1_500_000)
+    ('1 credit', '1.5 credits')
+    """
+    return f"{credits(micro)} credit{'' if micro == 1_000_000 else 's'}"
+
+
+def capital(text: str) -> str:
+    """Return a sentence with a capital at its start, and all the rest as it was.
+
+    >>> capital("found 'IBAN'")
+    "Found 'IBAN'"
+    """
+    return text[:1].upper() + text[1:]
+
+
 def figure(value: float | None, digits: int = 4) -> str:
     """Return a number with as many digits as people read.
 
@@ -98,7 +116,7 @@ def relative(ms: int | None, now_ms: int) -> str:
     """Return how far away a moment is, in words.
 
     >>> relative(7_300_000, 0), relative(0, 86_400_000), relative(5_000, 0)
-    ('in 2 hours', '1 day ago', 'in less than a minute')
+    ('in 2 hours 2 minutes', '1 day ago', 'in less than a minute')
     """
     if ms is None:
         return "–"
@@ -107,15 +125,22 @@ def relative(ms: int | None, now_ms: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return how long something lasts, in words.
+    """Return how long something lasts, in words of two units at most, to the nearest.
 
-    >>> span(5400), span(86400), span(300)
-    ('1 hour', '1 day', '5 minutes')
+    >>> span(5400), span(86399), span(300)
+    ('1 hour 30 minutes', '1 day', '5 minutes')
     """
-    for size, name in _SPANS:
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {name}{'s' * (count > 1)}"
+    if round(seconds) < 60:
+        return "less than a minute"
+    finer = (*_SPANS[1:], _SPANS[-1])
+    for (size, name), (part, part_name) in zip(_SPANS, finer, strict=True):
+        if max(seconds, round(seconds / part) * part) >= size:
+            count, rest = divmod(seconds, size)
+            parts = round(rest / part)
+            if parts >= size // part:
+                count, parts = count + 1, 0
+            counts = ((int(count), name), (parts, part_name))
+            return " ".join(f"{each} {unit}{'s' * (each > 1)}" for each, unit in counts if each)
     return "less than a minute"
 
 
@@ -130,6 +155,8 @@ def name_of(party: str) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "credits": credits,
+    "in_credits": in_credits,
+    "capital": capital,
     "figure": figure,
     "percent": percent,
     "epsilon": epsilon,

@@ -36,6 +36,11 @@ def read_column(spec: str, *names: str) -> npt.NDArray[Any]:
     path, wanted = split_spec(spec)
     name = "standard input" if path == "-" else path
     kind = ".csv" if path == "-" else Path(path).suffix.lower()
+    if kind not in KINDS and not os.path.lexists(path):
+        raise InvalidFile(
+            f"{name} does not exist; what is read must end in one of {', '.join(KINDS)}, "
+            "or be a directory or -"
+        )
     if kind not in KINDS:
         raise InvalidFile(f"{name} must end in one of {', '.join(KINDS)}, or be -; found {kind!r}")
     if wanted is not None and kind in (".npy", ".txt"):

@@ -35,16 +35,26 @@ def tables_in(path: str) -> dict[str, str]:
 
 
 def _tables_below(directory: str) -> Iterator[str]:
-    """Yield the tables in a directory and its subdirectories; names with . or _ are hidden."""
+    """Yield the tables in a directory and its subdirectories; names with . or _ are hidden.
+
+    A file of another kind is refused: its owners would be left out, and nobody would know.
+    """
 
     def stop(error: OSError) -> None:
         raise cannot_be_read(error.filename, error) from None
 
     for folder, inner, files in os.walk(directory, onerror=stop):
-        inner[:] = [name for name in inner if not name.startswith((".", "_"))]
-        for name in files:
-            if kind_of(name) in READERS and not name.startswith((".", "_")):
-                yield os.path.join(folder, name)
+        inner[:] = sorted(name for name in inner if not name.startswith((".", "_")))
+        for name in sorted(files):
+            if name.startswith((".", "_")):
+                continue
+            if kind_of(name) not in READERS:
+                raise InvalidFile(
+                    f"{os.path.join(folder, name)} would be left out, as it does not end in "
+                    f"{_KINDS}; unpack or convert it, take it out of the directory, let its name "
+                    "start with _, or give a glob of those that count"
+                )
+            yield _checked(os.path.join(folder, name))
 
 
 def kind_of(path: str) -> str:
@@ -53,8 +63,14 @@ def kind_of(path: str) -> str:
 
 
 def _checked(path: str) -> str:
+    if not kind_of(path) and not os.path.lexists(path):
+        raise InvalidFile(
+            f"{path} does not exist; give a directory, or a file that ends in {_KINDS}"
+        )
     if kind_of(path) not in READERS:
         raise InvalidFile(f"{path} must end in {_KINDS}; found {kind_of(path)!r}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InvalidFile(f"{path} must be a regular file; found a pipe, a socket or a device")
     return path
 
 

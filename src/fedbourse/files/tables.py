@@ -155,6 +155,8 @@ class _Span:
     header: bool
     empty: bool
     """Whether there is nothing but a header."""
+    lines_before: int
+    """Blank lines above it."""
 
 
 class CsvTable:
@@ -206,13 +208,18 @@ class CsvTable:
                 raise self._in_words(error, columns[0]) from None
 
     def _in_words(self, error: Exception, column: str) -> Exception:
-        found = re.search(r"Row #(\d+): CSV conversion .*invalid value '(.*)'", str(error), re.S)
+        """Count rows from 0 below the header, as everywhere, and say which line that is."""
+        found = re.search(r"Row #(\d+): (.*)", str(error), re.S)
         if found is None:
             return error
         row = int(found[1]) - 1 - self._span.header
-        return InvalidFile(
-            f"{self._path}, column {column}, row {row}: {found[2]!r:.60} is no number"
-        )
+        where = f"row {row} (line {self._span.lines_before + int(found[1])})"
+        cell = re.search(r"CSV conversion .*invalid value '(.*)'", found[2], re.S)
+        if cell is not None:
+            words = f"{cell[1]!r:.60} is no number"
+            return InvalidFile(f"{self._path}, column {column}, {where}: {words}")
+        reason = " ".join(found[2].split())[:160]
+        return InvalidFile(f"{self._path} is not a whole .csv file: {where}: {reason}")
 
 
 def _read_already(batches: Iterator[Any]) -> Iterator[Piece]:
@@ -236,9 +243,15 @@ def _span(path: str) -> _Span:
         raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
     line = head[start:stop].splitlines()[0]
     names = [cell.strip() for cell in next(csv.reader([line.decode()]))]
-    if all(map(is_number, names)):
-        return _Span(start, stop, [f"f{i}" for i in range(len(names))], header=False, empty=False)
-    return _Span(start, stop, names, header=True, empty=start + len(line) >= stop)
+    header = not all(map(is_number, names))
+    return _Span(
+        start,
+        stop,
+        names if header else [f"f{i}" for i in range(len(names))],
+        header=header,
+        empty=header and start + len(line) >= stop,
+        lines_before=len(head[:start].splitlines()),
+    )
 
 
 READERS: dict[str, Callable[[str], Table]] = {

@@ -83,7 +83,12 @@ def solved_equilibrium(game: Game, beyond: Beyond | None = None) -> Equilibrium:
         cheapest=None,
         _solve=partial(given, profile),
         _budgets_of=None if bound_to_owners else partial(_budgets_of, game, root, factor),
+        _values=None if bound_to_owners else partial(_values, game.values[inside]),
     )
+
+
+def _values(values: FloatArray) -> list[FloatArray]:
+    return [values]
 
 
 def _budgets_of(game: Game, root: float, factor: float, values: FloatArray) -> FloatArray:

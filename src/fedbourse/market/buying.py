@@ -20,6 +20,7 @@ from fedbourse.market.task import Line, State, Task
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import line_document, offer_message
+from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,9 +134,9 @@ def cancel(market: Market, unit: Unit, caller: Caller, task_id: str, *, reason: 
     """End a task before its time; what is not earned goes back to the buyer."""
     task = taken(unit, caller, task_id, Command.CANCEL)
     role = role_of(caller, task)
+    said = plain_text("reason", reason).strip()[:400] or f"by the {role}"
     refunded = market.refund(unit, task)
     task = replace(task, deadline_ms=None, tick_ends_ms=None)
-    said = reason.strip()[:400] or f"by the {role}"
     body = {"by": role, "reason": said, "refunded_micro": refunded}
     return market.record(unit, task, "cancelled", body)
 

@@ -190,6 +190,9 @@ class Rounds(Protocol):
     def count_answers(self, task: str, round: int) -> int:
         """Return how many came."""
 
+    def open_pay(self, task: str, round: int) -> MicroCredits:
+        """Return what escrow has paid for the answers to the open round, after which none came."""
+
     def put_refused_answer(self, refused: RefusedAnswer) -> None:
         """Store that an answer was refused, in place of an earlier one to the same round."""
 

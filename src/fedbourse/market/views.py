@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import log
+from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import escrow, show, was_opened
 from fedbourse.market.task import State
@@ -192,7 +193,10 @@ def query(unit: Unit, caller: Caller, task_id: str, *, after: int) -> Round | No
 
 
 def report(unit: Unit, caller: Caller, task_id: str) -> Document:
-    """Return the totals of a task: for its buyer, auditors and the operator."""
+    """Return the totals of a task: for its buyer, auditors and the operator.
+
+    Money is shown to the buyer as of the last closed round, as ``visible_escrow`` says.
+    """
     task = show(unit.task(task_id), caller)
     if caller.party != task.buyer:
         caller.require("auditor", "operator")
@@ -205,6 +209,8 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
             )
             money[kind] += entry.amount
         after = entries[-1].sequence
+    left = visible_escrow(unit, caller, task)
+    money["earned"] -= left - unit.balance(escrow(task.id))
     counts = {
         state: unit.count_lines(task.id, state=state) for state in ("offered", "signed", "declined")
     }
@@ -217,7 +223,7 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
         **task_document(task),
         "card_document": task.card.document,
         "participants": counts,
-        "money_micro": money | {"escrow": unit.balance(escrow(task.id))},
+        "money_micro": money | {"escrow": left},
         "refused_answers": _totals(unit.refused_answers(task.id)),
         "rounds_closed": rounds,
     }

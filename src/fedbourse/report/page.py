@@ -35,8 +35,28 @@ def trade_body(report: Mapping[str, Any]) -> Markup:
         charts=charts_of(report),
         unknown=report.get("unknown", ()),
         left_out=report.get("owners_left_out", 0),
+        hidden=report.get("owners_hidden", 0),
     )
     return Markup(text)
+
+
+def readable(item: object) -> str:
+    """Return an item of a card in words, whatever it is made of.
+
+    >>> readable({"columns": ({"name": "age", "scale": 10.0},), "label": "ill", "classes": ()})
+    'columns: age (scale 10.0); label: ill'
+    """
+    if isinstance(item, dict):
+        rest = {name: value for name, value in item.items() if value not in ((), [])}
+        if "name" in rest:
+            inner = ", ".join(f"{name} {rest[name]}" for name in rest if name != "name")
+            return f"{rest['name']} ({inner})" if inner else str(rest["name"])
+        nested = any(isinstance(value, (dict, list, tuple)) for value in rest.values())
+        parts = [f"{name.replace('_', ' ')}: {readable(value)}" for name, value in rest.items()]
+        return ("; " if nested else ", ").join(parts)
+    if isinstance(item, (list, tuple)):
+        return ", ".join(readable(each) for each in item)
+    return str(item)
 
 
 @cache
@@ -49,4 +69,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["credits"] = credits_text
+    environment.filters["readable"] = readable
     return environment

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Text,
     Update,
     and_,
     bindparam,
+    cast,
     func,
     null,
     select,
@@ -18,9 +20,10 @@ from sqlalchemy import (
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.task import Answer, Drift, RefusedAnswer, Round
-from fedbourse.storage.schema import answers, refusals, rounds
+from fedbourse.storage.schema import answers, lines, refusals, rounds, transfers
 from fedbourse.storage.schema import drifts as sums
 from fedbourse.storage.unit import Part
+from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +36,18 @@ _QUERY = select(rounds.c.query).where(*_OF_ROUND)
 _TO_ROUND = answers.c.task == bindparam("task"), answers.c.round == bindparam("round")
 _ONE_ANSWER = select(*_ANSWER).where(*_TO_ROUND, answers.c.owner == bindparam("owner"))
 _COUNT = select(func.count()).select_from(answers).where(*_TO_ROUND)
+# By the names of payments, not by their times: many fall into one millisecond.
+_PAID = (
+    select(func.sum(transfers.c.amount))
+    .select_from(answers)
+    .join(lines, and_(lines.c.task == answers.c.task, lines.c.owner == answers.c.owner))
+    .join(
+        transfers,
+        transfers.c.id
+        == answers.c.task + "/" + answers.c.owner + "/" + cast(lines.c.answered, Text),
+    )
+    .where(*_TO_ROUND)
+)
 
 
 class SqlRounds(Part):
@@ -100,6 +115,10 @@ class SqlRounds(Part):
     def count_answers(self, task: str, round: int) -> int:
         """Return how many came."""
         return int(self._run(_COUNT, {"task": task, "round": round}).scalar_one())
+
+    def open_pay(self, task: str, round: int) -> MicroCredits:
+        """Return what escrow has paid for the answers to the open round, after which none came."""
+        return MicroCredits(int(self._run(_PAID, {"task": task, "round": round}).scalar() or 0))
 
     def put_refused_answer(self, refused: RefusedAnswer) -> None:
         """Store that an answer was refused, in place of an earlier one to the same round."""

@@ -30,11 +30,14 @@ router = APIRouter(route_class=StrictRoute, tags=["accounts"])
     openapi_extra=EITHER,
 )
 def show_account(visit: Known, party: Account) -> Response:
-    """Say what an account holds, to its party, the operator and auditors."""
+    """Say what an account holds, to its party, the operator and auditors.
+
+    A task's escrow is shown to its buyer too: as it was when the last round closed.
+    """
 
     def balance(unit: Unit, caller: Caller) -> object:
-        accounts.may_see_balance(unit, caller, party)
-        return {"party": party, "balance_micro": unit.balance(party)}
+        held = accounts.visible_balance(unit, caller, party)
+        return {"party": party, "balance_micro": held}
 
     return visit.read(balance)
 

@@ -59,6 +59,7 @@ def create_app(
         callers=Buckets(
             per_s=settings.caller_per_s, burst=settings.caller_burst, now_s=time.monotonic
         ),
+        heavy=Buckets(per_s=settings.heavy_per_s, burst=settings.heavy_burst, now_s=time.monotonic),
     )
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")

@@ -63,6 +63,8 @@ class Service:
     read_nonces: ReadNonces
     callers: Buckets
     """How fast each caller may ask."""
+    heavy: Buckets
+    """How fast for what is computed at length."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,10 @@ class Settings:
     caller_per_s: float = 50.0
     caller_burst: int = 200
     """Requests of one party, once it has proved who it is."""
+    heavy_per_s: float = 5.0
+    heavy_burst: int = 10
+    """Of these, those for pages that are computed at length: what a card would buy, and whether a
+    task's records are right."""
     wait_max_s: float = 30.0
     """A request that asks to wait for longer is answered after so long."""
     waiting_max: int = 900

@@ -15,6 +15,7 @@ from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.units import number, whole_number
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.layout import Layout
+from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ COMPENSATIONS = ("proportional",)
 PAYOUTS = ("vested", "upfront")
 REWARDS = ("best", "best-reported")
 _TEXT_MAX = 2000
+_REWARD_MIN = 1e-6  # one micro-credit
 _REWARD_MAX = 2**53 / 1e6
 
 
@@ -143,6 +145,7 @@ class TaskCard:
                 )
         if not isinstance(self.validation, str) or len(self.validation) > _TEXT_MAX:
             raise InvalidInput(f"a card's validation must be at most {_TEXT_MAX} characters")
+        plain_text("a card's validation", self.validation)
         query_named(self.query)
         for name, known in (
             ("compensation", COMPENSATIONS),
@@ -170,14 +173,16 @@ class TaskCard:
 
     def _check_reward(self) -> None:
         if self.max_reward is not None:
-            number("max_reward", self.max_reward, above=0, at_most=_REWARD_MAX)
+            least = _REWARD_MIN
+            number("max_reward", self.max_reward, above=0, at_least=least, at_most=_REWARD_MAX)
         if self.reward not in REWARDS:
             if isinstance(self.reward, str):
                 raise InvalidInput(
                     f"reward must be a number of credits, {' or '.join(REWARDS)}; "
                     f"found {self.reward!r:.60}"
                 )
-            number("reward", self.reward, above=0, at_most=self.max_reward or math.inf)
+            most = self.max_reward or math.inf
+            number("reward", self.reward, above=0, at_least=_REWARD_MIN, at_most=most)
         elif self.assumptions is None or self.max_reward is None:
             raise InvalidInput(
                 f"a reward of {self.reward!r} needs the card's assumptions and a max_reward"
@@ -242,6 +247,7 @@ def _said(name: str, text: object) -> None:
         raise InvalidInput(
             f"a card's {name} must be at most {_TEXT_MAX} characters; found {len(text)}"
         )
+    plain_text(f"a card's {name}", text)
 
 
 def _known(kind: type, document: Mapping[str, Any], name: str) -> dict[str, Any]:

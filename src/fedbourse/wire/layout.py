@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import InvalidInput
 from fedbourse.units import number
+from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,8 @@ class Layout:
     def __post_init__(self) -> None:
         """Check every item once."""
         _named("the label's column", self.label)
+        for name in self.classes:
+            _named("a class's name", name)
         if not self.columns or not all(isinstance(each, Column) for each in self.columns):
             raise InvalidInput("a layout needs columns; found none, or something else")
         names = [column.name for column in self.columns] + [self.label]
@@ -56,8 +59,6 @@ class Layout:
                 raise InvalidInput(
                     f"a layout names its {what} once each; found {twice!r:.60} twice"
                 )
-        for name in self.classes:
-            _named("a class's name", name)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Layout:
@@ -98,3 +99,4 @@ def _column(document: object) -> Column:
 def _named(what: str, text: object) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > _NAME_MAX:
         raise InvalidInput(f"{what} must be 1 to {_NAME_MAX} characters; found {text!r:.60}")
+    plain_text(f"in a layout, {what}", text)

@@ -18,6 +18,17 @@ document.addEventListener("submit", (event) => {
   setTimeout(() => form.querySelectorAll("button").forEach((button) => { button.disabled = true; }));
 });
 
+// What pages keep in this browser is for the one who is signed in.
+document.addEventListener("submit", (event) => {
+  if (event.target.getAttribute("action") !== "/sign-out") return;
+  for (const name of ["sessionStorage", "localStorage"]) {
+    try {
+      const store = window[name];
+      Object.keys(store).filter((key) => key.startsWith("fedbourse ")).forEach((key) => store.removeItem(key));
+    } catch { /* the browser keeps nothing for us */ }
+  }
+});
+
 // A page that comes back from the browser's memory can be sent again.
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) document.querySelectorAll("button:disabled").forEach((button) => { button.disabled = false; });

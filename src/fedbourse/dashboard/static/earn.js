@@ -23,6 +23,8 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   const POINTS = 240;
   const ROWS = 12;
+  const LEAST = 1e-12; // beyond these the formulas would leave the doubles
+  const MOST = 1e12;
   let chosen = null; // null follows the best reply
 
   const figure = (number, digits = 4) => {
@@ -38,11 +40,16 @@ document.addEventListener("DOMContentLoaded", () => {
   const typed = (id, what, { zero = false } = {}) => {
     const input = by(id);
     const number = input.value.trim() === "" ? NaN : Number(input.value);
-    const right = Number.isFinite(number) && (zero ? number >= 0 : number > 0) && number <= 1e30;
+    const most = id === "reward" && input.max !== "" ? Math.min(Number(input.max), MOST) : MOST;
+    const words = !Number.isFinite(number) || number < 0 || (number === 0 && !zero)
+      ? `${what} must be a number ${zero ? "of 0 or more" : "above 0"}.`
+      : number > most ? `${what} is too large: at most ${most.toLocaleString("en-GB", { maximumSignificantDigits: 12 })} can be tried.`
+      : number < LEAST && !zero ? `${what} is too small: it must be at least ${LEAST}.` : "";
+    const right = words === "";
     if (right) input.removeAttribute("aria-invalid");
     else input.setAttribute("aria-invalid", "true");
     input.closest(".field").classList.toggle("wrong", !right);
-    by(`${id}-error`).textContent = right ? "" : `${what} must be a number ${zero ? "of 0 or more" : "above 0"}.`;
+    by(`${id}-error`).textContent = words;
     return right ? number : null;
   };
 

@@ -11,7 +11,7 @@ globalThis.earnings = (() => {
   const pay = (budget, others, reward) => (budget > 0 ? (reward * budget) / (budget + others) : 0);
 
   // What others sell once a total P is announced, if the owner answers it with its best share.
-  const othersAt = (value, total, reward) => total * (1 - Math.max(0, 1 - (value * total) / reward));
+  const othersAt = (value, total, reward) => total * Math.min(1, (value * total) / reward);
 
   // What others sell in equilibrium before that, if their values lie evenly over low to high.
   // Of values in order, the K lowest take part, with the largest K for which v_K (K - 1) < sum.

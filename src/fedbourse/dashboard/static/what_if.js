@@ -7,6 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const field = (name) => form.elements[name];
   const slider = document.getElementById("reward-slider");
   const WAIT_MS = 150;
+  const AGAIN_MS = 1000;
   const DECADES = 4;
   const HEIGHT = 200;
   const figure = document.getElementById("utility");
@@ -67,6 +68,14 @@ document.addEventListener("DOMContentLoaded", () => {
         method: "POST", signal: under.signal, headers: { Accept: "application/json" },
         body: new URLSearchParams(new FormData(form)),
       });
+      if (mine !== asked) return;
+      // Too fast: what is shown is of before, and the newest numbers are asked for a little later.
+      if (answer.status === 429) {
+        place.classList.add("old");
+        clearTimeout(waiting);
+        waiting = setTimeout(ask, AGAIN_MS);
+        return;
+      }
       const found = await answer.json();
       if (mine !== asked) return;
       if (!answer.ok) throw new Error(found.detail);
