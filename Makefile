@@ -5,7 +5,7 @@ READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network demo-market test lint format tests soak performance benchmarks docs lock clean browser
+.PHONY: help demo demo-network demo-market test lint format tests coverage soak performance benchmarks docs lock clean browser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ lint: $(READY) ## check style, types and layers only
 	$(BIN)/lint-imports --no-logo
 
 tests: $(READY) browser ## run the tests only
+	$(BIN)/pytest --numprocesses 3 --dist worksteal
+
+coverage: $(READY) browser ## run the tests and say which lines none of them runs (half as long again)
 	$(BIN)/pytest --numprocesses 3 --dist worksteal --cov --cov-report=term
 
 format: $(READY) ## put the code into the one format
@@ -49,9 +52,11 @@ performance: $(READY) ## measure the equilibrium up to a billion owners (20 minu
 
 benchmarks: performance browser ## measure solver, training, market and pages against peers (installs peers)
 	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
-	$(BIN)/python benchmarks/market.py > build/performance-market.md && mv build/performance-market.md docs/
+	$(BIN)/python benchmarks/market.py > build/performance-market.md
+	$(BIN)/python benchmarks/market_scale.py >> build/performance-market.md && mv build/performance-market.md docs/
 	$(BIN)/python benchmarks/network.py > build/performance-network.md && mv build/performance-network.md docs/
-	$(BIN)/python benchmarks/page_weight.py > build/performance-dashboard.md && mv build/performance-dashboard.md docs/
+	$(BIN)/python benchmarks/page_weight.py > build/performance-dashboard.md
+	$(BIN)/python benchmarks/dashboard.py >> build/performance-dashboard.md && mv build/performance-dashboard.md docs/
 
 docs: $(READY) browser ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py

@@ -51,6 +51,10 @@ def main() -> None:
     parser.add_argument("--owners", type=int, nargs="+", default=[10**3, 10**4, 10**5])
     parser.add_argument("--runs", type=int, default=30)
     asked = parser.parse_args()
+    print("\n## How long a what-if takes\n")
+    print(
+        f"By the server, without the network (`benchmarks/dashboard.py`), {asked.runs} runs.\n"
+    )
     print("| values | owners | participants | median, ms | worst, ms | median / goal of 100 ms |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, change in SHAPES.items():
