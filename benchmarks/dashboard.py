@@ -52,9 +52,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30)
     asked = parser.parse_args()
     print("\n## How long a what-if takes\n")
-    print(
-        f"By the server, without the network (`benchmarks/dashboard.py`), {asked.runs} runs.\n"
-    )
+    print(f"By the server, without the network (`benchmarks/dashboard.py`), {asked.runs} runs.\n")
     print("| values | owners | participants | median, ms | worst, ms | median / goal of 100 ms |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, change in SHAPES.items():
