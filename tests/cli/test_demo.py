@@ -160,7 +160,7 @@ def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
         (["--data", "absent.csv"], "absent.csv"),
         (["--reward", "much"], "reward must be a number, or best; found 'much'"),
         (["--reward", "nan"], "reward must be"),
-        (["--reward", "1e-9"], "at least one micro-credit"),
+        (["--reward", "1e-9"], "reward must be a finite number above 0 and of at least 1e-06"),
         (["--reward", "1e12"], "reward must be below"),
         (["--uniform", "5"], "--uniform must be LOW:HIGH, such as 1:5; found '5'"),
         (["--uniform", "5:1"], "5"),

@@ -189,7 +189,7 @@ def _card(
         payout="vested",
         start_seed=settings.seed,
         # An accuracy of 1 is worth no more.
-        max_reward=settings.weight if settings.reward == "best" else None,
+        max_reward=max(settings.weight, 1e-6) if settings.reward == "best" else None,
         assumptions=assumed,
         validation=f"{len(source.buyer) // 2} records of the buyer's own",
         layout=layout_of(source),
