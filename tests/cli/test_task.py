@@ -224,13 +224,17 @@ def test_lists_come_page_by_page_and_newest_first(shell, acme, card, columns, mo
 
 def test_words_of_strangers_cannot_command_a_terminal(shell, acme, tmp_path) -> None:
     file = tmp_path / "card.json"
-    file.write_text(json.dumps(CARD | {"goal": "\x1b]0;owned\x07 [red]x[/red]"}))
+    file.write_text(json.dumps(CARD | {"goal": "\x1b]0;owned\x07"}))
+    code, _, said = shell("task", "create", file, token=acme)
+    assert code == 2
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    file.write_text(json.dumps(CARD | {"goal": "\x9b31m [red]x[/red]"}))
     name = shell.json("task", "create", file, token=acme)["task"]
     for arguments in (["show", name], ["list"]):
         code, out, _ = shell("task", *arguments, token=acme)
         assert code == 0
-        assert "\x1b" not in out
-        assert "\x07" not in out
+        assert "\x9b" not in out
     assert "[red]x[/red]" in shell("task", "show", name, token=acme)[1]
 
 
