@@ -196,9 +196,10 @@ class _Walk:
 
     def _look_again(self, found: Threshold) -> Kept:
         """Pick out those who take part, now that somebody asks for them one by one."""
+        dearest = np.float64(found.dearest)  # a plain float would be rounded to the data's kind
         rows = np.concatenate(
             on_every_core(
-                lambda start, stop: start + np.flatnonzero(self.data[start:stop] <= found.dearest),
+                lambda start, stop: start + np.flatnonzero(self.data[start:stop] <= dearest),
                 len(self.data),
             )
         )
