@@ -308,9 +308,8 @@ def test_a_plan_in_flight_goes_with_the_withdrawal(trading) -> None:
     assert trading.mine(owners[0], task.id)["withdrawn_ms"] is not None
 
 
-def test_a_withdrawal_that_does_not_wait_would_be_seen(trading, monkeypatch, kind) -> None:
-    if kind == "sqlite":
-        pytest.skip("a transaction that writes is alone there")
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)  # SQLite's writers are alone
+def test_a_withdrawal_that_does_not_wait_would_be_seen(trading, monkeypatch) -> None:
     locked = SqlUnit.task
     monkeypatch.setattr(
         SqlUnit, "task", lambda self, task, *, lock="none": locked(self, task, lock="share")

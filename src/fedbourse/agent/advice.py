@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidInput
-from fedbourse.game import equilibrium, share_at
+from fedbourse.game import Uniform, equilibrium, share_at
 from fedbourse.privacy.zcdp import DELTA, epsilon
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
 
@@ -101,7 +101,7 @@ def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, f
     rivals = "one other" if owners == 2 else f"{owners - 1} others"
     if card.assumptions is not None:
         low, high = card.assumptions.values_low, card.assumptions.values_high
-        spread = low + (high - low) * (np.arange(owners - 1) + 0.5) / (owners - 1)
+        spread = Uniform(low, high).spread(owners - 1)
         basis = f"{rivals} with values from {low:g} to {high:g}, as the buyer assumes"
     else:
         spread = np.full(owners - 1, value)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from fedbourse.dashboard.forms import Form, InvalidForm, read_form
 from fedbourse.errors import FedbourseError
-from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, equilibrium, what_if
+from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium, what_if
 from fedbourse.learning.models import model_named
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 
@@ -83,11 +83,10 @@ class Supposed(Form):
 
     def values(self) -> FloatArray:
         """Return owners' values, rising: spread evenly as the market's first guess, or sampled."""
-        places = (np.arange(self.owners) + 0.5) / self.owners
         if self.sample is None:
-            return self.values_low + (self.values_high - self.values_low) * places
+            return Uniform(self.values_low, self.values_high).spread(self.owners)
         found = np.sort(np.array(self.sample.split(), dtype=np.float64))
-        at = (np.arange(len(found)) + 0.5) / len(found)
+        places, at = ((np.arange(count) + 0.5) / count for count in (self.owners, len(found)))
         return np.interp(places, at, found)
 
     def training(self) -> Training:

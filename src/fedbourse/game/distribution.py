@@ -7,14 +7,13 @@ as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, positive
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @runtime_checkable
@@ -41,6 +40,15 @@ class Uniform:
     def rvs(self, *, size: tuple[int, ...], random_state: np.random.Generator) -> FloatArray:
         """Return independent uniform values."""
         return random_state.uniform(self.low, self.high, size)
+
+    def spread(self, owners: int, start: int = 0, stop: int | None = None) -> FloatArray:
+        """Return the values of owners who lie evenly between the two ends, or some of them.
+
+        >>> Uniform(1, 5).spread(4)
+        array([1.5, 2.5, 3.5, 4.5])
+        """
+        places = (np.arange(start, owners if stop is None else stop) + 0.5) / owners
+        return self.low + (self.high - self.low) * places
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,12 +75,11 @@ def told_in(read: Callable[[], Iterable[tuple[tuple[Any, ...], ...]]]) -> Stream
 def assumed_values(card: TaskCard, owners: int) -> Stream:
     """Return as many values, spread evenly over what the card assumes; over 1 to 5 by default."""
     said = card.assumptions
-    low, high = (1.0, 5.0) if said is None else (said.values_low, said.values_high)
-    starts = range(0, owners, AT_ONCE)
+    values = Uniform(1.0, 5.0) if said is None else Uniform(said.values_low, said.values_high)
     return Stream(
         lambda: (
-            low + (high - low) * (np.arange(start, min(start + AT_ONCE, owners)) + 0.5) / owners
-            for start in starts
+            values.spread(owners, start, min(start + AT_ONCE, owners))
+            for start in range(0, owners, AT_ONCE)
         )
     )
 
