@@ -15,6 +15,13 @@ MicroCredits = NewType("MicroCredits", int)
 
 MICRO_CREDITS_PER_CREDIT = 1_000_000
 
+MICRO_CREDITS_MAX = 2**53 - 1
+"""The largest reward: every amount up to it is a float without rounding."""
+
+REWARD_MIN = 1 / MICRO_CREDITS_PER_CREDIT
+REWARD_MAX = MICRO_CREDITS_MAX / MICRO_CREDITS_PER_CREDIT
+"""The smallest and the largest reward, in credits."""
+
 
 def micro_credits(credits: int | str | Decimal) -> MicroCredits:
     """Turn credits, written exactly, into micro-credits.

@@ -20,6 +20,18 @@ def test_a_token_opens_a_session_and_sign_out_ends_it(client, town):
     assert "buyer:acme" not in client.get("/").text
 
 
+def test_a_copied_cookie_ends_with_the_session_that_it_was_copied_from(client, town):
+    town.sign_in(client, town.buyer)
+    copied = dict(client.cookies)
+    page = client.get("/buy").text
+    town.post(client, "/sign-out", csrf=page.partition('name="csrf" value="')[2].partition('"')[0])
+    client.cookies.update(copied)
+    assert client.get("/buy").headers["location"] == "/sign-in?next=%2Fbuy"
+    client.cookies.clear()
+    town.sign_in(client, town.buyer)  # another session of the same token
+    assert client.get("/buy").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("who", "sentence"),
     [

@@ -135,6 +135,14 @@ def test_tasks_are_listed_newest_first(store: SqlStore) -> None:
         assert listed(limit=2) == [5, 4]
         assert listed(before=ids[2]) == [1, 0]
         assert listed(buyer=ACME) == [5, 3, 1]
+        for task in ids[2:4]:
+            unit.put_interest(Interest(task, ANN, None, "", "", 1))
+        unit.put_interest(Interest(ids[5], BOB, None, "", "", 1))
+        unit.withdraw(Withdrawal(ids[2], ANN, 2), from_interests=True)
+        unit.withdraw(Withdrawal(ids[3], ANN, 2), from_interests=False)
+        assert listed(owner=ANN) == [3, 2]
+        assert listed(owner=ANN, before=ids[3]) == [2]
+        assert listed(owner="owner:nobody") == []
         assert listed(states=[State.OPEN, State.DRAFT]) == [1, 0]
         assert sorted(int(task.id, 16) for task in unit.active_tasks()) == [1, 2, 3, 4]
     with pytest.raises(Conflict), store.begin() as unit:
@@ -398,6 +406,18 @@ def test_a_nonce_is_taken_once_until_it_is_purged(store: SqlStore) -> None:
         unit.purge(now_ms=15, kept_before_ms=15)
         assert unit.remember_nonce("d1", "n", expires_ms=30)
         assert not unit.remember_nonce("d2", "n", expires_ms=30)
+
+
+def test_a_session_stays_ended_until_it_would_have_been_over(store: SqlStore) -> None:
+    with store.begin() as unit:
+        unit.end_session("one", expires_ms=10)
+        unit.end_session("one", expires_ms=10)
+        unit.end_session("two", expires_ms=20)
+    with store.begin() as unit:
+        assert unit.has_ended("one")
+        assert not unit.has_ended("three")
+        unit.purge(now_ms=15, kept_before_ms=15)
+        assert (unit.has_ended("one"), unit.has_ended("two")) == (False, True)
 
 
 def test_a_kept_response_is_given_again_until_it_is_purged(store: SqlStore) -> None:

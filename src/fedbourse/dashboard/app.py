@@ -17,6 +17,7 @@ from fedbourse.dashboard.problem_pages import ProblemPages
 from fedbourse.dashboard.report_pages import router as report
 from fedbourse.dashboard.sign_in import router as sign_in
 from fedbourse.dashboard.steps import router as steps
+from fedbourse.dashboard.task_pages import router as task
 from fedbourse.dashboard.verify_pages import router as verify
 from fedbourse.dashboard.withdrawing import router as withdrawing
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROUTERS: tuple[APIRouter, ...] = (
     sign_in,
     market,
+    task,
     owner,
     withdrawing,
     verify,

@@ -165,6 +165,7 @@ def _statement(
         party=party,
         number=number,
         last=max(1, -(-found["count"] // ROWS)),
+        at=lambda number: f"/ledger/{party}?page={number}",
         done=visit.caller.party == party and newest == f"withdrawal/{done}",
         errors=errors or {},
         values=values or {},

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from fedbourse.dashboard import market_pages
 from fedbourse.dashboard.money import money_for
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
@@ -116,6 +115,3 @@ def _predicted(task: Task, sold: float | None) -> float | None:
     factor = training_of(task.card).noise_factor
     accuracy = Accuracy("precision", chance=said.chance, ceiling=said.ceiling, noise=said.noise)
     return accuracy.of(np.array([sold / factor]), 1)
-
-
-market_pages.TASK_PARTS += (live_part,)

@@ -1,4 +1,4 @@
-"""What everybody sees: the list of tasks, and each task's card and totals."""
+"""What everybody sees first: the list of tasks."""
 
 from __future__ import annotations
 
@@ -11,29 +11,23 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
 from fedbourse.market import views
-from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.units import micro_credits
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.dashboard.visits import PageVisit
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.task import Task
     from fedbourse.wire.card import TaskCard
 
-    Part = Callable[[PageVisit, Unit, Task], dict[str, Any]]
 
 router = APIRouter()
 ROWS = 20
 SEARCHED_MAX = 1000
 """Of more tasks than this only the newest are listed."""
 SORTS = {"newest": "newest", "reward": "highest reward", "deadline": "next deadline"}
-TASK_PARTS: tuple[Part, ...] = ()
-"""What other modules add to the context of the page of a task, read in its transaction."""
 
 Sort = Literal["newest", "reward", "deadline"]
 Text = Annotated[str, Query(max_length=200)]
@@ -79,41 +73,6 @@ def market_page(
         searched_max=SEARCHED_MAX,
         at=lambda number: "/?" + urlencode({**query, "page": number}),
     )
-
-
-@router.get("/tasks/{task}")
-def task_page(visit: PageVisitor, task: TaskId) -> Response:
-    """Show a task: its card, its state and what everybody may know of it."""
-
-    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
-        context = {
-            "task": views.one_task(unit, caller, task) | {"reward": promised(found)},
-            "card": found.card,
-            "totals": totals(unit, found),
-            "is_buyer": caller is not None and caller.party == found.buyer,
-        }
-        for part in TASK_PARTS:
-            context |= part(visit, unit, found)
-        return context
-
-    return page(visit, "task.html", states=LIFE, **visit.read(read))
-
-
-LIFE = tuple(state for state in State if state is not State.CANCELLED)
-
-
-def totals(unit: Unit, task: Task) -> dict[str, Any]:
-    """Return the numbers of a task's public log: who planned, signed, answered."""
-    found: dict[str, Any] = {}
-    for event in unit.events(task.id, limit=10 * task.card.rounds + 1000):
-        if event.kind == "settled":
-            found |= {"plans": event.body["plans"], "sold": event.body["total_budget"]}
-        elif event.kind == "training":
-            found |= {"signed": event.body["signed"], "declined": event.body["declined"]}
-        elif event.kind in ("completed", "cancelled"):
-            found |= {"ended_ms": event.at_ms, "reason": event.body.get("reason", "")}
-    return found
 
 
 def promised(task: Task) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
-from fedbourse.dashboard import market_pages
 from fedbourse.dashboard.epsilon_table import epsilon_table
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 router = APIRouter()
 Owner = Annotated[KnownPageVisit, Depends(signed_in("owner"))]
 Before = Annotated[str, Query(pattern=f"^$|{TASK}")]
-LOOKED_AT = 500
-"""How many of the market's tasks are searched for the own ones at a time."""
+ROWS = 50
 _ENTRIES = 10_000
 
 
@@ -71,18 +69,18 @@ def own_page(visit: Owner, before: Before = "") -> Response:
     """List the caller's tasks with pay and spend."""
 
     def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        searched = unit.tasks(before=before or None, limit=LOOKED_AT)
-        parts = [own_part(visit.market, unit, caller, task) for task in searched]
+        found = unit.tasks(owner=caller.party, before=before or None, limit=ROWS + 1)
+        parts = [own_part(visit.market, unit, caller, task) for task in found[:ROWS]]
         rows = [part for part in parts if part is not None]
         return {
             "rows": rows,
-            "older": searched[-1].id if len(searched) == LOOKED_AT else None,
+            "older": found[ROWS - 1].id if len(found) > ROWS else None,
             "balance": unit.balance(caller.party),
             "earned": _earned(unit, caller.party),
             "spent": compose(part["spent"] for part in rows),
         }
 
-    return page(visit, "own.html", before=before, looked_at=LOOKED_AT, **visit.read(read))
+    return page(visit, "own.html", before=before, **visit.read(read))
 
 
 def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any] | None:
@@ -144,12 +142,9 @@ def _earned(unit: Unit, party: str) -> int:
     return total
 
 
-def _part_of_task_page(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+def owner_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
     """Return what the page of a task shows an owner of its own part."""
     caller = visit.caller
     if caller is None or "owner" not in caller.scopes:
         return {"own": None}
     return {"own": own_part(visit.market, unit, caller, task)}
-
-
-market_pages.TASK_PARTS = (*market_pages.TASK_PARTS, _part_of_task_page)

@@ -1,7 +1,8 @@
 """Cookie sessions: a browser that has shown a token once need not show it again for half a day.
 
 The cookie holds the token's hash, never the token, under an authentication code of the market's
-key. Every request looks the token up again, so that a revoked one ends its sessions at once.
+key. Every request looks the token up again, so that a revoked one ends its sessions at once, as
+signing out ends one of them for good.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class Session:
     token_hash: str
     issued_ms: int
 
+    @property
+    def expires_ms(self) -> int:
+        """When it ends by itself."""
+        return self.issued_ms + LIFE_S * 1000
+
 
 def new_session(token_hash: str, *, now_ms: int) -> Session:
     """Begin a session of the holder of a token."""
@@ -64,13 +70,13 @@ def read_session(market: Market, request: Request, *, now_ms: int) -> Session | 
     if not hmac.compare_digest(code, _code(market, "session", f"{id}.{token_hash}.{issued}")):
         return None
     session = Session(id=id, token_hash=token_hash, issued_ms=int(issued))
-    return session if 0 <= now_ms - session.issued_ms < LIFE_S * 1000 else None
+    return session if session.issued_ms <= now_ms < session.expires_ms else None
 
 
 def identity_of(session: Session, unit: Unit, *, now_ms: int) -> Identity | None:
-    """Return who a session belongs to; None once its token has ended."""
+    """Return who a session belongs to; None once it has ended, or its token has."""
     token = unit.token_with(session.token_hash)
-    if token is None:
+    if token is None or unit.has_ended(session.id):
         return None
     identity = Identity(Caller(token.party, token.scopes), token_hash=session.token_hash)
     try:

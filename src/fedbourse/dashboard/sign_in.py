@@ -56,7 +56,10 @@ def sign_in(visit: PageVisitor) -> Response:
 
 @router.post("/sign-out")
 def sign_out(visit: PageVisitor) -> Response:
-    """End the session of this browser."""
+    """End the session of this browser, and of whoever has a copy of its cookie."""
+    if visit.session is not None:
+        with visit.service.store.begin() as unit:
+            unit.end_session(visit.session.id, expires_ms=visit.session.expires_ms)
     answer = redirect("/")
     session.forget(answer, visit.market, visit.request.scheme)
     return answer

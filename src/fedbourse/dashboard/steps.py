@@ -13,7 +13,6 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.dashboard import market_pages
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
@@ -263,6 +262,3 @@ def _waiting(unit: Unit, task: Task) -> dict[str, int]:
             "declined": unit.count_lines(task.id, state="declined"),
         }
     return {}
-
-
-market_pages.TASK_PARTS += (steps_part,)

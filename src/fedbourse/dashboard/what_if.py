@@ -14,6 +14,7 @@ from fedbourse.errors import FedbourseError
 from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium, what_if
 from fedbourse.learning.models import model_named
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
+from fedbourse.units import REWARD_MAX, REWARD_MIN
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.forms import Fields
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
     from fedbourse.game.what_if import WhatIf
 
 OWNERS_MAX = 100_000
-REWARD_MIN = 1e-6
-"""One micro-credit."""
-REWARD_MAX = 2**53 / 1e6
 POINTS = 61
 """Of the curve that is drawn."""
 _BELOW = 1e4
 """How far below the weight rewards are looked at."""
 
-Credits = Annotated[float, Field(ge=REWARD_MIN, lt=REWARD_MAX)]
+Credits = Annotated[float, Field(ge=REWARD_MIN, le=REWARD_MAX)]
 Positive = Annotated[float, Field(gt=0, le=1e100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 

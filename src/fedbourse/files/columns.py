@@ -50,10 +50,10 @@ def chosen_column(
     if wanted is None:
         candidates = [n for n in names if n in usual] if len(names) > 1 else list(names)
         if len(candidates) != 1:
-            raise InvalidFile(f"{name} has the columns {_list(names)}; say which one, {how}")
+            raise InvalidFile(f"{name} has the columns {listed(names)}; say which one, {how}")
         wanted = candidates[0]
     if list(names).count(wanted) != 1:
-        raise InvalidFile(f"{name} must have one column {wanted!r}; it has {_list(names)}")
+        raise InvalidFile(f"{name} must have one column {wanted!r}; it has {listed(names)}")
     return wanted
 
 
@@ -84,5 +84,6 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def _list(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the names of columns in words, the first twenty of them."""
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

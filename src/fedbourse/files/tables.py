@@ -50,7 +50,22 @@ def open_table(path: str, kind: str) -> Table:
         return READERS[kind](path)
 
 
-class ParquetTable:
+class _TypedTable:
+    """A file that says of which type its columns are."""
+
+    _schema: Any
+
+    @property
+    def names(self) -> list[str]:
+        """Return what its columns are called."""
+        return list(self._schema.names)
+
+    def type_of(self, column: str) -> Any:
+        """Return a column's Arrow type."""
+        return self._schema.field(column).type
+
+
+class ParquetTable(_TypedTable):
     """A Parquet file: runs of row groups, which threads can read each by itself."""
 
     def __init__(self, path: str) -> None:
@@ -62,15 +77,6 @@ class ParquetTable:
         self._path = path
         with self._open() as file:
             self._metadata, self._schema = file.metadata, file.schema_arrow
-
-    @property
-    def names(self) -> list[str]:
-        """Return what its columns are called."""
-        return list(self._schema.names)
-
-    def type_of(self, column: str) -> Any:
-        """Return a column's Arrow type."""
-        return self._schema.field(column).type
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield runs of row groups of about ``ROWS`` rows; of large row groups, their batches."""
@@ -103,22 +109,13 @@ class ParquetTable:
             yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
 
 
-class ArrowTable:
+class ArrowTable(_TypedTable):
     """An Arrow file or stream, Feather too, in the batches that it was written in."""
 
     def __init__(self, path: str) -> None:
         """Read the schema."""
         self._path = path
         self._schema = self._open(None).schema
-
-    @property
-    def names(self) -> list[str]:
-        """Return what its columns are called."""
-        return list(self._schema.names)
-
-    def type_of(self, column: str) -> Any:
-        """Return a column's Arrow type."""
-        return self._schema.field(column).type
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield the batches, cut where they are long."""

@@ -19,7 +19,7 @@ from fedbourse.game import (
     what_if,
 )
 from fedbourse.market.ports import AT_ONCE
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, REWARD_MAX, MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fedbourse.game import ExpectedOffer, Offer
     from fedbourse.market.ports import Unit
     from fedbourse.wire.card import TaskCard
-
-REWARD_MICRO_MAX = 2**53 - 1
 
 
 def training_of(card: TaskCard) -> Training:
@@ -160,8 +158,8 @@ def _best(card: TaskCard, owners: int, reported: object) -> float:
 
 
 def _micro(amount: float) -> MicroCredits:
-    if not math.isfinite(amount) or amount * MICRO_CREDITS_PER_CREDIT > REWARD_MICRO_MAX:
-        raise InvalidGame(f"reward must be below {2**53 / 1e6:g} credits; found {amount:g}")
+    if not amount <= REWARD_MAX:
+        raise InvalidGame(f"reward must be at most {REWARD_MAX:g} credits; found {amount:g}")
     reward = MicroCredits(round(amount * MICRO_CREDITS_PER_CREDIT))
     if reward < 1:
         raise InvalidGame(f"reward must be at least one micro-credit, 0.000001; found {amount:g}")

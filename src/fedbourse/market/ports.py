@@ -55,10 +55,14 @@ class Tasks(Protocol):
         *,
         states: Sequence[State] = (),
         buyer: str | None = None,
+        owner: str | None = None,
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
-        """Return tasks, newest first: in these states (all if empty), those made before one."""
+        """Return tasks, newest first: in these states (all if empty), those made before one.
+
+        An owner's tasks are those that it is interested in or has withdrawn from.
+        """
 
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
@@ -268,6 +272,12 @@ class Identities(Protocol):
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
         """Store a nonce; False where the device has used it before."""
 
+    def end_session(self, session: str, *, expires_ms: int) -> None:
+        """Let a session of a browser count no more, which would have ended by itself then."""
+
+    def has_ended(self, session: str) -> bool:
+        """Say whether a session was ended before its time."""
+
     def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
         """Reserve a caller's key; where it was used before, return what was answered.
 
@@ -279,7 +289,7 @@ class Identities(Protocol):
         """Store what was answered, in the transaction that claimed the key."""
 
     def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
-        """Forget nonces that have expired, and responses that were kept before a moment."""
+        """Forget what has expired, nonces and sessions, and responses kept before a moment."""
 
 
 class Unit(Tasks, Participation, Rounds, Books, Identities, Protocol):

@@ -15,10 +15,10 @@ import numpy as np
 from fedbourse.errors import Conflict, InvalidInput
 from fedbourse.game import ACCURACY_MODELS, Accuracy, Stream
 from fedbourse.game import what_if as game_what_if
-from fedbourse.market.offers import REWARD_MICRO_MAX, assumed_values, told_in, training_of
+from fedbourse.market.offers import assumed_values, told_in, training_of
 from fedbourse.market.service import show
 from fedbourse.market.task import State
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.units import REWARD_MAX, REWARD_MIN, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,8 +51,9 @@ def rewards_in(text: str) -> list[float]:
         raise InvalidInput(
             f"rewards must be numbers separated by commas, such as 1,2,5; found {text!r:.60}"
         ) from None
-    most = REWARD_MICRO_MAX / MICRO_CREDITS_PER_CREDIT
-    return [number("rewards", amount, at_least=1e-6, at_most=most) for amount in amounts]
+    return [
+        number("rewards", amount, at_least=REWARD_MIN, at_most=REWARD_MAX) for amount in amounts
+    ]
 
 
 def of_task(

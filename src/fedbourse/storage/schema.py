@@ -117,6 +117,7 @@ interests = Table(
     _text("leaf"),
     _number("at_ms"),
     PrimaryKeyConstraint("task", "owner"),
+    Index("ix_interests_owner", "owner"),
     sqlite_with_rowid=False,
 )
 
@@ -144,6 +145,7 @@ withdrawals = Table(
     _name("owner"),
     _number("at_ms"),
     PrimaryKeyConstraint("task", "owner"),
+    Index("ix_withdrawals_owner", "owner"),
     sqlite_with_rowid=False,
 )
 
@@ -327,6 +329,16 @@ nonces = Table(
     _number("expires_ms"),
     PrimaryKeyConstraint("device", "nonce"),
     Index("ix_nonces_expires_ms", "expires_ms"),
+    sqlite_with_rowid=False,
+)
+
+# A cookie may have been copied: whoever signs out ends it here too, until it would have expired.
+ended_sessions = Table(
+    "ended_sessions",
+    metadata,
+    Column("id", Name, primary_key=True),
+    _number("expires_ms"),
+    Index("ix_ended_sessions_expires_ms", "expires_ms"),
     sqlite_with_rowid=False,
 )
 

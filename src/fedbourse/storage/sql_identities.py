@@ -1,4 +1,4 @@
-"""Tokens, devices, nonces and kept responses in SQL."""
+"""Tokens, devices, nonces, ended sessions and kept responses in SQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from sqlalchemy import and_, bindparam, delete, select, update
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.parties import Device, Enrolment, Token
 from fedbourse.market.task import Response
-from fedbourse.storage.schema import devices, enrolments, nonces, responses, tokens
+from fedbourse.storage.schema import (
+    devices,
+    ended_sessions,
+    enrolments,
+    nonces,
+    responses,
+    tokens,
+)
 from fedbourse.storage.unit import Part
 
 if TYPE_CHECKING:
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _DEVICE = select(devices).where(devices.c.id == bindparam("device"))
+_ENDED = select(ended_sessions).where(ended_sessions.c.id == bindparam("session"))
 _TOKEN = select(tokens).where(tokens.c.hash == bindparam("hash"))
 _KEEP = (
     update(responses)
@@ -98,6 +106,14 @@ class SqlIdentities(Part):
         """Store a nonce; False where the device has used it before."""
         return self._add(nonces, {"device": device, "nonce": nonce, "expires_ms": expires_ms})
 
+    def end_session(self, session: str, *, expires_ms: int) -> None:
+        """Let a session of a browser count no more, which would have ended by itself then."""
+        self._add(ended_sessions, {"id": session, "expires_ms": expires_ms})
+
+    def has_ended(self, session: str) -> bool:
+        """Say whether a session was ended before its time."""
+        return self._run(_ENDED, {"session": session}).first() is not None
+
     def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
         """Reserve a caller's key; where it was used before, return what was answered.
 
@@ -120,8 +136,9 @@ class SqlIdentities(Part):
             raise NotFound(f"the key {key!r:.140} was not claimed")
 
     def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
-        """Forget nonces that have expired, and responses that were kept before a moment."""
-        self._run(delete(nonces).where(nonces.c.expires_ms < now_ms))
+        """Forget what has expired, nonces and sessions, and responses kept before a moment."""
+        for table in (nonces, ended_sessions):
+            self._run(delete(table).where(table.c.expires_ms < now_ms))
         self._run(delete(responses).where(responses.c.at_ms < kept_before_ms))
 
 

@@ -6,13 +6,13 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, select, union, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
 from fedbourse.market.task import Mark, State, Task
-from fedbourse.storage.schema import events, tasks
+from fedbourse.storage.schema import events, interests, tasks, withdrawals
 from fedbourse.storage.unit import Part, storable
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import TaskCard
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))
 )
+_OWN = (interests, withdrawals)
 _FIXED = ("id", "buyer", "card", "created_ms")
 _TASK = select(tasks).where(tasks.c.id == bindparam("task"))
 _SAVE = (
@@ -62,15 +63,22 @@ class SqlTasks(Part):
         *,
         states: Sequence[State] = (),
         buyer: str | None = None,
+        owner: str | None = None,
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
-        """Return tasks, newest first: in these states (all if empty), those made before one."""
+        """Return tasks, newest first: in these states (all if empty), those made before one.
+
+        An owner's tasks are those that it is interested in or has withdrawn from.
+        """
         query = select(tasks).order_by(tasks.c.id.desc()).limit(limit)
         if states:
             query = query.where(tasks.c.state.in_([str(state) for state in states]))
         if buyer is not None:
             query = query.where(tasks.c.buyer == buyer)
+        if owner is not None:
+            parts = [select(each.c.task).where(each.c.owner == owner) for each in _OWN]
+            query = query.where(tasks.c.id.in_(union(*parts)))
         if before is not None:
             query = query.where(tasks.c.id < before)
         return [_task(row) for row in self._run(query)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +11,7 @@ from fedbourse.learning.models import model_named
 from fedbourse.learning.query import query_named
 from fedbourse.learning.rounds import WEIGHTS, Weights
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
-from fedbourse.units import number, whole_number
+from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.layout import Layout
 from fedbourse.wire.plain_text import plain_text
@@ -25,8 +24,6 @@ COMPENSATIONS = ("proportional",)
 PAYOUTS = ("vested", "upfront")
 REWARDS = ("best", "best-reported")
 _TEXT_MAX = 2000
-_REWARD_MIN = 1e-6  # one micro-credit
-_REWARD_MAX = 2**53 / 1e6
 
 
 @dataclass(frozen=True)
@@ -173,16 +170,15 @@ class TaskCard:
 
     def _check_reward(self) -> None:
         if self.max_reward is not None:
-            least = _REWARD_MIN
-            number("max_reward", self.max_reward, above=0, at_least=least, at_most=_REWARD_MAX)
+            number("max_reward", self.max_reward, at_least=REWARD_MIN, at_most=REWARD_MAX)
         if self.reward not in REWARDS:
             if isinstance(self.reward, str):
                 raise InvalidInput(
                     f"reward must be a number of credits, {' or '.join(REWARDS)}; "
                     f"found {self.reward!r:.60}"
                 )
-            most = self.max_reward or math.inf
-            number("reward", self.reward, above=0, at_least=_REWARD_MIN, at_most=most)
+            most = self.max_reward or REWARD_MAX
+            number("reward", self.reward, at_least=REWARD_MIN, at_most=most)
         elif self.assumptions is None or self.max_reward is None:
             raise InvalidInput(
                 f"a reward of {self.reward!r} needs the card's assumptions and a max_reward"

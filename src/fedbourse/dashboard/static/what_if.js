@@ -10,11 +10,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const AGAIN_MS = 1000;
   const DECADES = 4;
   const HEIGHT = 200;
+  const MICRO = 1e-6; // what money is counted in
   const figure = document.getElementById("utility");
   let asked = 0, waiting = 0, under = null, chart = null;
 
   // The slider covers rewards from a ten-thousandth of the weight up to the weight, by powers.
-  const weight = () => Math.max(Number(field("weight").value) || 1, 1e-6);
+  const weight = () => Math.max(Number(field("weight").value) || 1, MICRO);
   const toReward = (place) => Number((weight() * 10 ** (DECADES * (place / 1000 - 1))).toPrecision(3));
   const toPlace = (reward) => Math.round(1000 * (1 + Math.log10(reward / weight()) / DECADES));
   const followReward = () => {
@@ -106,8 +107,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const best = found?.best[found.chosen]?.[0];
     if (!best) return;
     field("reward_kind").value = "fixed";
-    // Millionths are what money is counted in.
-    field("reward").value = String(Number(Math.max(best, 1e-6).toPrecision(4)));
+    field("reward").value = String(Number(Math.max(best, MICRO).toPrecision(4)));
     showKind(); followReward(); ask();
   });
 

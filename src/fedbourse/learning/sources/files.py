@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.errors import InvalidData, InvalidFile, MissingExtra
+from fedbourse.errors import InvalidData, InvalidFile
+from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_nulls
 from fedbourse.learning.sources import Source, from_table, split
 
 if TYPE_CHECKING:
@@ -165,31 +166,22 @@ def _npz(path: str, data: bytes, label: str | None) -> Table:
 def _columns(
     path: str, kind: str, data: bytes, label: str | None, only: Sequence[str] | None
 ) -> Table:
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise MissingExtra(
-            f"reading {kind} files needs pyarrow, which is not installed: "
-            "pip install 'fedbourse[files]'"
-        ) from None
-    try:
+    pa = arrow(kind)
+    with explained(path, kind):
         table = _read(kind, data, pa)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise InvalidFile(f"{path} is not a whole {kind} file: {reason}") from None
     names = list(table.column_names)
     label = "label" if label is None else label
     if names.count(label) != 1:
         raise InvalidFile(
-            f"{path} must have one label column {label!r:.60}; it has {_listed(names)}; "
+            f"{path} must have one label column {label!r:.60}; it has {listed(names)}; "
             "name another one as FILE:COLUMN"
         )
     features = [name for name in names if name != label] if only is None else list(only)
     missing = [name for name in features if name not in names]
     if missing:
-        raise InvalidFile(f"{path} has no column {missing[0]!r:.60}; it has {_listed(names)}")
+        raise InvalidFile(f"{path} has no column {missing[0]!r:.60}; it has {listed(names)}")
     if len(set(features)) != len(features):
-        raise InvalidFile(f"{path} must have columns of different names; it has {_listed(names)}")
+        raise InvalidFile(f"{path} must have columns of different names; it has {listed(names)}")
     if not table.num_rows:
         raise InvalidFile(f"{path} has no rows; it must hold records")
     raw = np.empty((table.num_rows, len(features)))
@@ -215,12 +207,12 @@ def _read(kind: str, data: bytes, pa: Any) -> Any:
 
 
 def _numbers(path: str, name: str, column: Any, pa: Any) -> FloatArray:
-    _refuse_empty(path, name, column)
+    refuse_nulls(path, name, column)
     kind, types = column.type, pa.types
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        found = next((cell for cell in column.to_pylist() if not _is_number(cell)), kind)
+        found = next((cell for cell in column.to_pylist() if not is_number(str(cell))), kind)
         raise InvalidFile(
             f"{path}, column {name}: features must be numbers, and {str(found)!r:.60} is none; "
             "leave the column out or turn it into numbers"
@@ -229,7 +221,7 @@ def _numbers(path: str, name: str, column: Any, pa: Any) -> FloatArray:
 
 
 def _labels(path: str, name: str, column: Any, pa: Any) -> npt.NDArray[Any]:
-    _refuse_empty(path, name, column)
+    refuse_nulls(path, name, column)
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -240,12 +232,6 @@ def _labels(path: str, name: str, column: Any, pa: Any) -> npt.NDArray[Any]:
     elif not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
         raise InvalidFile(f"{path}, column {name}: labels must be texts or numbers; found {kind}")
     return np.asarray(column.to_numpy())
-
-
-def _refuse_empty(path: str, name: str, column: Any) -> None:
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True)
-        raise InvalidData(f"{path}, column {name}, row {row}: the cell is empty")
 
 
 def _checked(
@@ -262,15 +248,3 @@ def _checked(
         row, i = np.unravel_index(int(np.argmin(finite)), raw.shape)
         raise InvalidData(f"{path}, column {columns[i]}, row {row}: found {raw[row, i]}")
     return Table(columns, raw, label, labels)
-
-
-def _is_number(cell: object) -> bool:
-    try:
-        float(str(cell))
-    except ValueError:
-        return False
-    return True
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

@@ -1,4 +1,4 @@
-"""Owners who have withdrawn from a task."""
+"""Owners who have withdrawn from a task, ended sessions, an owner's tasks by index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the table; nothing that is there changes."""
+    """Add tables and indexes; no row that is there changes."""
     connection = op.get_bind()
-    for statement in statements("0002_withdrawals", connection.dialect.name):
+    for statement in statements("0002_dashboard", connection.dialect.name):
         connection.exec_driver_sql(statement)

@@ -1,0 +1,61 @@
+"""The page of a task: its card and state for everybody, and what concerns the visitor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+
+from fedbourse.dashboard.live import live_part
+from fedbourse.dashboard.market_pages import promised
+from fedbourse.dashboard.owner_pages import owner_part
+from fedbourse.dashboard.pages import page
+from fedbourse.dashboard.steps import steps_part
+from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
+from fedbourse.market import views
+from fedbourse.market.service import show
+from fedbourse.market.task import State
+from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.task import Task
+
+router = APIRouter()
+_PARTS = (steps_part, live_part, owner_part)
+"""What is read in the transaction of the page, each for those whom it concerns."""
+_LIFE = tuple(state for state in State if state is not State.CANCELLED)
+
+
+@router.get("/tasks/{task}")
+def task_page(visit: PageVisitor, task: TaskId) -> Response:
+    """Show a task: its card, its state and what everybody may know of it."""
+
+    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
+        found = show(unit.task(task), caller)
+        context = {
+            "task": views.one_task(unit, caller, task) | {"reward": promised(found)},
+            "card": found.card,
+            "totals": _totals(unit, found),
+            "is_buyer": caller is not None and caller.party == found.buyer,
+        }
+        for part in _PARTS:
+            context |= part(visit, unit, found)
+        return context
+
+    return page(visit, "task.html", states=_LIFE, **visit.read(read))
+
+
+def _totals(unit: Unit, task: Task) -> dict[str, Any]:
+    """Return the numbers of a task's public log: who planned, signed, answered."""
+    found: dict[str, Any] = {}
+    for event in unit.events(task.id, limit=10 * task.card.rounds + 1000):
+        if event.kind == "settled":
+            found |= {"plans": event.body["plans"], "sold": event.body["total_budget"]}
+        elif event.kind == "training":
+            found |= {"signed": event.body["signed"], "declined": event.body["declined"]}
+        elif event.kind in ("completed", "cancelled"):
+            found |= {"ended_ms": event.at_ms, "reason": event.body.get("reason", "")}
+    return found
