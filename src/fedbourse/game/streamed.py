@@ -39,7 +39,7 @@ def streamed_equilibrium(stream: Stream, *, reward: float, cost: Cost) -> Equili
 
 def support_of(stream: Stream) -> Support:
     """Read a stream once, and again only where a crowd stands at the threshold."""
-    support = Support()
+    support = Support(read_again=stream.again)
     for chunk in stream.chunks():
         support.add(chunk.values, names=chunk.names, source=chunk.source)
     while stream.again and (crowd := support.in_question()) is not None:

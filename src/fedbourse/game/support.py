@@ -8,11 +8,13 @@ those who may still take part.
 One reading: blocks stream through the cache, and only values below a bound are kept; when what is
 kept has doubled, its own threshold is the next bound, and whoever it keeps out is dropped. Where
 more than ``KEPT`` owners may take part, the fullest cells of values become crowds (see ``crowd``),
-so that memory stays bounded; their names are given up, and all decisions stay exact.
+so that memory stays bounded; their names are given up, and all decisions stay exact. Only where the
+threshold cuts through a crowd, and nobody can read its owners again, it is cut to 1e-12.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from functools import partial
@@ -58,8 +60,11 @@ class Support:
     (array([0, 2]), array([2., 2.]))
     """
 
-    def __init__(self, *, first_position: int = 0) -> None:
-        """Start with nobody; the first owner added without a source has this position."""
+    def __init__(self, *, first_position: int = 0, read_again: bool = False) -> None:
+        """Start with nobody; the first owner added without a source has this position.
+
+        Whoever can read all owners again may leave out the counts that stand in for it.
+        """
         self.owners = 0
         self._rows = {"": first_position}
         """How many rows each source had so far."""
@@ -67,6 +72,8 @@ class Support:
         self._outsider = math.inf
         self._kept: list[Kept] = []
         self._crowds: dict[int, Crowd] = {}
+        self._splits: dict[int, Split] | None = None if read_again else {}
+        """The owners of crowds by finer cells, for a threshold that cuts through one of them."""
         self._prune_above = 4 * SAMPLE
 
     def add(self, values: object, *, names: object = None, source: str = "") -> None:
@@ -83,6 +90,7 @@ class Support:
 
         def work(start: int, stop: int) -> _Scan:
             scan = _Scan(data, room[start:stop], bound, list(self._crowds), _where(source))
+            scan.lists_members = self._splits is not None
             return scan.run(start, stop, row)
 
         scans = on_every_core(work, len(data))  # refuses what is no value: nothing was added then
@@ -93,6 +101,8 @@ class Support:
         first = place_of(self._number(source), row)
         for scan in scans:
             self._join(scan.crowds)
+            for cell, members in scan.members:
+                self._count(cell, members)
         self._take([scan.result(first - row, called) for scan in scans])
 
     def merge(self, other: Support) -> None:
@@ -112,6 +122,7 @@ class Support:
         self._outsider = min(self._outsider, other._outsider)
         self.owners += other.owners
         self._join(other._crowds)
+        self._join_splits(other)
         own, self._kept = self._kept, []
         self._take([self._without_crowds(piece) for piece in (*own, *moved)])
 
@@ -128,11 +139,7 @@ class Support:
         kept = self._collect()
         self._refuse_zero(kept)
         if (asked := self.in_question()) is not None:
-            raise InvalidGame(
-                f"some of {asked.count} owners with values from {asked.least:.17g} to "
-                f"{asked.largest:.17g} take part, which one reading cannot tell: give "
-                "equilibrium() a source that can be read again"
-            )
+            return self._cut(asked).participants()
         found = self._mixed().threshold() if self._crowds else threshold(kept.values)
         inside = kept.values <= found.dearest
         beyond = [crowd.least for crowd in self._crowds.values() if crowd.least > found.dearest]
@@ -159,6 +166,25 @@ class Support:
         self._crowds |= {part.first: part for part in parts}
         above = math.nextafter(parts[-1].largest, math.inf) if parts else crowd.least
         self._outsider = min(self._outsider, above)
+
+    def _cut(self, asked: Crowd) -> Support:
+        """Return a copy in which the crowd in question is cut by what was counted of it.
+
+        The few doubles that even this leaves open stay out: they equal the threshold to 1e-12.
+        """
+        if self._splits is None:
+            raise InvalidGame(
+                f"some of {asked.count} owners with values from {asked.least:.17g} to "
+                f"{asked.largest:.17g} take part; another reading, which read_again promised, "
+                "must tell which"
+            )
+        cut = copy.copy(self)
+        cut._crowds = dict(self._crowds)
+        cut.split(self._splits[asked.first])
+        if (left := cut.in_question()) is not None:
+            del cut._crowds[left.first]
+            cut._outsider = min(cut._outsider, left.least)
+        return cut
 
     @property
     def crowded(self) -> bool:
@@ -209,12 +235,31 @@ class Support:
             mine = self._crowds.get(first)
             self._crowds[first] = crowd if mine is None else mine.merged(crowd)
 
+    def _count(self, cell: int, members: FloatArray) -> None:
+        """Count members of a crowd by finer cells, unless they can be read again."""
+        if self._splits is None:
+            return
+        if cell not in self._splits:
+            self._splits[cell] = Split(empty_crowd(cell))
+        self._splits[cell].add(members)
+
+    def _join_splits(self, other: Support) -> None:
+        if self._splits is None or other._splits is None:
+            self._splits = None
+            return
+        for cell, split in other._splits.items():
+            if cell in self._splits:
+                self._splits[cell].merge(split)
+            else:
+                self._splits[cell] = copy.deepcopy(split)
+
     def _without_crowds(self, piece: Kept) -> Kept:
         """Let owners join the crowds that they belong to, and return the others."""
         alone = np.ones(len(piece.values), np.bool_)
         for first, crowd in self._crowds.items():
             inside = crowd.contains(piece.values)
             self._crowds[first] = crowd.joined_by(piece.values[inside])
+            self._count(first, piece.values[inside])
             alone &= ~inside
         return piece if alone.all() else piece.only(alone)
 
@@ -228,6 +273,8 @@ class Support:
             out = [crowd for crowd in mixed.crowds if crowd.least > self._bound]
             for crowd in out:
                 del self._crowds[crowd.first]
+                if self._splits is not None:
+                    del self._splits[crowd.first]
                 self._outsider = min(self._outsider, crowd.least)
             inside = kept.values <= self._bound
         else:
@@ -249,8 +296,9 @@ class Support:
         chosen_cells = fullest[: int(np.argmax(left <= KEPT // 2)) + 1]
         inside = np.isin(of_owner, chosen_cells)
         for cell in chosen_cells:
-            crowd = empty_crowd(int(cells[cell]))
-            self._crowds[crowd.first] = crowd.joined_by(kept.values[of_owner == cell])
+            crowd, members = empty_crowd(int(cells[cell])), kept.values[of_owner == cell]
+            self._crowds[crowd.first] = crowd.joined_by(members)
+            self._count(crowd.first, members)
         return kept.only(~inside)
 
     def _refuse_zero(self, kept: Kept) -> None:
@@ -273,6 +321,9 @@ class _Scan:
     ) -> None:
         self.data, self.room, self.bound, self.outsider = data, room, bound, math.inf
         self.crowds = {first: empty_crowd(first) for first in cells}
+        self.lists_members = False
+        self.members: list[tuple[int, FloatArray]] = []
+        """Those who joined a crowd, with the crowd's cell."""
         self.kept, self.total, self.largest = 0, 0.0, 0.0
         self.rows: list[IntArray] = []
         self.prune_above = 4 * SAMPLE
@@ -290,7 +341,7 @@ class _Scan:
             for first, crowd in self.crowds.items():
                 belongs = crowd.contains(block)
                 if belongs.any():
-                    self.crowds[first] = crowd.joined_by(block[belongs])
+                    self._join(first, block[belongs])
                     inside &= ~belongs
             count = int(np.count_nonzero(inside))
             if count == len(block):
@@ -308,9 +359,14 @@ class _Scan:
         for first, crowd in self.crowds.items():
             ends = np.array([block.min(), top])
             if crowd.contains(ends).all():
-                self.crowds[first] = crowd.joined_by(block)
+                self._join(first, block)
                 return True
         return False
+
+    def _join(self, cell: int, members: FloatArray) -> None:
+        self.crowds[cell] = self.crowds[cell].joined_by(members)
+        if self.lists_members:
+            self.members.append((cell, members))
 
     def result(self, to_place: int, names: npt.NDArray[Any] | None) -> Kept:
         """Return what is kept, in memory of its own: the room may be much larger."""
