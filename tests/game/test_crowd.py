@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbourse import InvalidGame, Support, equilibrium
-from fedbourse.game import crowd, support
+from fedbourse.game import chunk_walk, crowd, support
 from game.test_stream import Counted
 from oracles import exact_shares
 
@@ -20,6 +20,7 @@ def few_kept(monkeypatch):
     """Let a support keep a dozen owners, and cells be so wide that they must be split."""
     monkeypatch.setattr(support, "KEPT", KEPT)
     monkeypatch.setattr(support, "SAMPLE", 2)
+    monkeypatch.setattr(chunk_walk, "SAMPLE", 2)
     monkeypatch.setattr(crowd, "CELL", 50)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbourse import InvalidGame, Support
-from fedbourse.game import scan, spans, support, threshold
+from fedbourse.game import chunk_walk, scan, spans, support, threshold
 from oracles import exact_shares
 from strategies import all_values
 
@@ -16,7 +16,8 @@ def small_steps(monkeypatch):
     """Make every path of the big machinery run on arrays of a few hundred values."""
     monkeypatch.setattr(spans, "BLOCK", 16)
     monkeypatch.setattr(spans, "WORTH_A_THREAD", 64)
-    monkeypatch.setattr(support, "BLOCK", 16)
+    monkeypatch.setattr(chunk_walk, "BLOCK", 16)
+    monkeypatch.setattr(chunk_walk, "SAMPLE", 8)
     monkeypatch.setattr(support, "SAMPLE", 8)
     monkeypatch.setattr(threshold, "BLOCK", 16)
     monkeypatch.setattr(threshold, "SMALL", 4)

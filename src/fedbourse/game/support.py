@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game.columns import FloatArray, IntArray, column, refuse_bad_bits
+from fedbourse.game.chunk_walk import SAMPLE, ChunkWalk, below
+from fedbourse.game.columns import FloatArray, column
 from fedbourse.game.crowd import Crowd, Mixed, Split, cell_of, empty_crowd
 from fedbourse.game.participants import (
     Kept,
@@ -36,7 +37,7 @@ from fedbourse.game.participants import (
     together,
 )
 from fedbourse.game.rules import too_few
-from fedbourse.game.spans import BLOCK, blocks, chosen, on_every_core
+from fedbourse.game.spans import chosen, on_every_core
 from fedbourse.game.threshold import SLACK, threshold
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from fedbourse.game.profile import Equilibrium
 
-SAMPLE = 1 << 14
 KEPT = 1 << 20
 """How many owners a support keeps one by one: some 50 MB at most, while it drops others."""
 
@@ -88,22 +88,28 @@ class Support:
         bound = min(self._bound, _bound_by_sample(data))
         room = np.empty(len(data))  # pages that are never written cost nothing
 
-        def work(start: int, stop: int) -> _Scan:
-            scan = _Scan(data, room[start:stop], bound, list(self._crowds), _where(source))
-            scan.lists_members = self._splits is not None
-            return scan.run(start, stop, row)
+        def work(start: int, stop: int) -> ChunkWalk:
+            walk = ChunkWalk(
+                data,
+                room[start:stop],
+                bound,
+                cells=list(self._crowds),
+                lists_members=self._splits is not None,
+                where=_where(source),
+            )
+            return walk.run(start, stop, row)
 
-        scans = on_every_core(work, len(data))  # refuses what is no value: nothing was added then
-        self._bound = min(scan.bound for scan in scans)
-        self._outsider = min([self._outsider, *(scan.outsider for scan in scans)])
+        walks = on_every_core(work, len(data))  # refuses what is no value: nothing was added then
+        self._bound = min(walk.bound for walk in walks)
+        self._outsider = min([self._outsider, *(walk.outsider for walk in walks)])
         self.owners += len(data)
         self._rows[source] = row + len(data)
         first = place_of(self._number(source), row)
-        for scan in scans:
-            self._join(scan.crowds)
-            for cell, members in scan.members:
+        for walk in walks:
+            self._join(walk.crowds)
+            for cell, members in walk.members:
                 self._count(cell, members)
-        self._take([scan.result(first - row, called) for scan in scans])
+        self._take([walk.result(first - row, called) for walk in walks])
 
     def merge(self, other: Support) -> None:
         """Take over another summary's owners; rows, sources and names stay as they are."""
@@ -282,7 +288,7 @@ class Support:
             self._bound = min(self._bound, found.tau * (1 + SLACK))
             inside = kept.values <= found.dearest
         self._outsider = min(self._outsider, least(chosen(kept.values, ~inside)))
-        self._bound = min(self._bound, _below(self._outsider))
+        self._bound = min(self._bound, below(self._outsider))
         kept = kept.only(inside)
         self._kept = [self._crowded(kept) if len(kept.values) > KEPT else kept]
 
@@ -308,108 +314,12 @@ class Support:
             raise InvalidGame(f"values[{row}]{where} must be a finite number above 0; found 0.0")
 
 
-class _Scan:
-    """One core's walk over a span of the data, block by block."""
-
-    def __init__(
-        self,
-        data: npt.NDArray[Any],
-        room: FloatArray,
-        bound: float,
-        cells: list[int],
-        where: str,
-    ) -> None:
-        self.data, self.room, self.bound, self.outsider = data, room, bound, math.inf
-        self.crowds = {first: empty_crowd(first) for first in cells}
-        self.lists_members = False
-        self.members: list[tuple[int, FloatArray]] = []
-        """Those who joined a crowd, with the crowd's cell."""
-        self.kept, self.total, self.largest = 0, 0.0, 0.0
-        self.rows: list[IntArray] = []
-        self.prune_above = 4 * SAMPLE
-        self._where = where
-        self._mask = np.empty(BLOCK, np.bool_)
-
-    def run(self, start: int, stop: int, first_row: int) -> _Scan:
-        self.first_row = first_row
-        for low, high in blocks(start, stop):
-            block = np.ascontiguousarray(self.data[low:high], dtype=np.float64)
-            top = refuse_bad_bits("values", block, first_row + low, self._where)
-            if self._is_of_one_crowd(block, top):
-                continue
-            inside = np.less_equal(block, self.bound, out=self._mask[: high - low])
-            for first, crowd in self.crowds.items():
-                belongs = crowd.contains(block)
-                if belongs.any():
-                    self._join(first, block[belongs])
-                    inside &= ~belongs
-            count = int(np.count_nonzero(inside))
-            if count == len(block):
-                self._keep(block, np.arange(first_row + low, first_row + high), top)
-            elif count:
-                where = np.flatnonzero(inside)
-                found = block.take(where)
-                self._keep(found, where + (first_row + low), float(found.max()))
-            if self.kept > self.prune_above:
-                self._prune()
-        return self
-
-    def _is_of_one_crowd(self, block: FloatArray, top: float) -> bool:
-        """Let all of a block join a crowd, if that is where they belong."""
-        for first, crowd in self.crowds.items():
-            ends = np.array([block.min(), top])
-            if crowd.contains(ends).all():
-                self._join(first, block)
-                return True
-        return False
-
-    def _join(self, cell: int, members: FloatArray) -> None:
-        self.crowds[cell] = self.crowds[cell].joined_by(members)
-        if self.lists_members:
-            self.members.append((cell, members))
-
-    def result(self, to_place: int, names: npt.NDArray[Any] | None) -> Kept:
-        """Return what is kept, in memory of its own: the room may be much larger."""
-        rows = _joined(self.rows)
-        called = None if names is None else names.take(rows - self.first_row)
-        return Kept(self.room[: self.kept].copy(), rows + to_place, called)
-
-    def _keep(self, values: FloatArray, rows: IntArray, largest: float) -> None:
-        self.room[self.kept : self.kept + len(values)] = values
-        self.rows.append(rows)
-        self.kept += len(values)
-        self.total += float(values.sum())
-        self.largest = max(self.largest, largest)
-
-    def _prune(self) -> None:
-        """Lower the bound to the threshold of what is kept, unless that would drop nobody."""
-        if self.largest * (self.kept - 1) >= self.total * (1 - SLACK):
-            values = self.room[: self.kept]
-            found = threshold(values)
-            if not found.cheapest > 0:
-                return  # who keeps all of them will say where
-            inside = values <= found.dearest
-            self.outsider = min(self.outsider, least(chosen(values, ~inside)))
-            self.bound = min(self.bound, found.tau * (1 + SLACK), _below(self.outsider))
-            self.rows = [chosen(_joined(self.rows), inside)]
-            left = chosen(values, inside)
-            self.kept = len(left)
-            self.room[: self.kept] = left
-            self.total, self.largest = float(left.sum()), float(left.max())
-        self.prune_above = 2 * max(self.kept, 2 * SAMPLE)
-
-
-def _below(outsider: float) -> float:
-    """Return the bound that one who stays out sets: whoever is as dear stays out too."""
-    return math.nextafter(outsider, 0.0)
-
-
 def _bound_by_sample(data: npt.NDArray[Any]) -> float:
     """Return a bound on the threshold from a few values spread over the data."""
     if len(data) <= 4 * SAMPLE:
         return math.inf
     sample = np.array(data[:: len(data) // SAMPLE], dtype=np.float64)
-    if not (np.isfinite(sample).all() and sample.min() > 0):  # the scan will say where
+    if not (np.isfinite(sample).all() and sample.min() > 0):  # the walk will say where
         return math.inf
     return threshold(sample).tau * (1 + SLACK)
 
@@ -424,7 +334,3 @@ def too_many() -> NoReturn:
 
 def _where(source: str) -> str:
     return f" of {source}" if source else ""
-
-
-def _joined(pieces: list[IntArray]) -> IntArray:
-    return np.concatenate(pieces or [np.empty(0, np.int64)])
