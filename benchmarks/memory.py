@@ -11,7 +11,8 @@ from fedbourse import equilibrium
 from fedbourse.game import spans
 
 MODULES = [
-    importlib.import_module(f"fedbourse.game.{name}") for name in ("spans", "support", "threshold")
+    importlib.import_module(f"fedbourse.game.{name}")
+    for name in ("spans", "scan", "chunk_walk", "threshold")
 ]
 
 

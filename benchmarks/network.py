@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -67,9 +67,10 @@ a network or disk. The goal is a round, less its noise, within 3 echoes.
 FLOWER = """
 ## Flower beside it
 
-`fedbourse train` on a federation of stock Flower nodes that it starts itself, and in Flower's
-simulation on Ray: 3 owners, {rounds} rounds, d = 116 (flights), exact noise. Stock Flower starts a
-process for every message.
+`fedbourse train` in one process, in Flower's simulation on Ray, and on a federation of stock Flower
+nodes that it starts itself: 3 owners, {rounds} rounds, d = 116 (flights), exact noise, spend on
+disk. Stock Flower starts a process for every message. Memory is the most that all processes of the
+command hold at once, looked at twice a second; what they share counts once.
 """
 
 
@@ -294,19 +295,43 @@ def measured(case: Case) -> Seen:
     return Seen(round_s, noise_s, over_an_echo(case), embedded(case), cpu_ms, memory_mb)
 
 
-def flower(engine: str, rounds: int) -> tuple[float, float]:
-    """Return the seconds of a round, and of the whole command."""
+def tree_mb(pid: int) -> float:
+    """Return the memory of a process and all that it started, in MB, what they share once."""
+    parents: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    tree, size = {pid}, 0
+    while len(tree) > size:
+        size = len(tree)
+        tree |= {child for child, parent in parents.items() if parent in tree}
+    total = 0
+    for each in tree:
+        with suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1000
+
+
+def trained(engine: str, rounds: int) -> tuple[float, float, float]:
+    """Return the seconds of a round, and those and the most memory of the whole command."""
     with tempfile.TemporaryDirectory(dir="build") as folder:
         command = [sys.executable, "-m", "fedbourse", "train", "--engine", engine, "--json"]
         command += ["--data", "flights", "--budgets", "0.5,0.5,0.5", "--rounds", str(rounds)]
-        start = time.perf_counter()
-        done = subprocess.run(
-            [*command, "--folder", f"{folder}/run"], capture_output=True, text=True, check=False
-        )
-        took = time.perf_counter() - start
-    if done.returncode:
-        raise SystemExit(f"{engine}: {done.stderr[-2000:]}")
-    return float(json.loads(done.stdout)["seconds_per_round"]), took
+        start, most = time.perf_counter(), 0.0
+        with open(f"{folder}/said", "w+") as said, open(f"{folder}/errors", "w+") as errors:
+            child = subprocess.Popen(
+                [*command, "--folder", f"{folder}/run"], stdout=said, stderr=errors
+            )
+            while child.poll() is None:
+                most = max(most, tree_mb(child.pid))
+                time.sleep(0.5)
+            took = time.perf_counter() - start
+            said.seek(0)
+            errors.seek(0)
+            if child.returncode:
+                raise SystemExit(f"{engine}: {errors.read()[-2000:]}")
+            return float(json.load(said)["seconds_per_round"]), took, most
 
 
 def main() -> None:
@@ -365,11 +390,11 @@ def main() -> None:
     print(f"\nThe goal is {verdict}: the largest ratio is {max(ratios):.1f}. {BEYOND}")
     if options.flower_rounds:
         print(FLOWER.format(rounds=options.flower_rounds))
-        row("engine", "a round, s", "the whole command, s")
-        row("---", "---:", "---:")
-        for engine in ("simulation", "flower"):
-            round_s, took = flower(engine, options.flower_rounds)
-            row(engine, f"{round_s:.2f}", f"{took:.0f}")
+        row("engine", "a round, s", "the whole command, s", "its memory, MB")
+        row("---", *["---:"] * 3)
+        for engine in ("local", "simulation", "flower"):
+            round_s, took, most_mb = trained(engine, options.flower_rounds)
+            row(engine, f"{round_s:.2f}", f"{took:.0f}", f"{most_mb:.0f}")
 
 
 if __name__ == "__main__":
