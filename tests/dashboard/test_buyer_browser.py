@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from fedbourse.dashboard.words import credits
 from fedbourse.market import buying
+from fedbourse.market.task import State
 from market.trading import BUYER
 
 
@@ -101,6 +103,33 @@ def test_what_is_wrong_with_a_new_task_is_readable_by_everybody(looked_at, town)
 def test_a_step_is_readable_by_everybody(looked_at, town, state, step):
     task = getattr(town, state).id
     looked_at(f"/tasks/{task}/steps/{step}", f"step-{step}", who=town.buyer)
+
+
+def test_training_is_started_when_everybody_has_decided(visitor, town):
+    """The one that declines leaves its part of the reward to the buyer, as the page says first."""
+    task = town.settled
+    declines, *others = [
+        owner
+        for owner in town.owners
+        if owner.name in {line.owner for line in town.trading.lines(task.id)}
+    ]
+    for owner in others:
+        town.trading.decide(owner, task.id)
+    page = visitor(who=town.buyer)
+    page.goto(f"/tasks/{task.id}/steps/train")
+    page.get_by_text("have neither signed nor declined").wait_for()
+    back = town.trading.mine(declines, task.id)["line"]["payment_micro"]
+    town.trading.decide(declines, task.id, accept=False)
+    before = town.trading.balance(BUYER.party)
+    page.goto(f"/tasks/{task.id}")
+    page.get_by_role("link", name="Start training").click()
+    moved_line = page.locator("ul.moves li")
+    assert "your account" in moved_line.inner_text()
+    assert f"{credits(back)} credits" in moved_line.inner_text()
+    page.get_by_role("button", name="Start training").click()
+    page.get_by_text("devices answer round by round").first.wait_for()
+    assert town.trading.task(task.id).state is State.TRAINING
+    assert town.trading.balance(BUYER.party) == before + back
 
 
 @pytest.mark.parametrize("state", ["draft", "announced", "training", "completed"])
