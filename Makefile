@@ -28,6 +28,9 @@ lint: $(READY) ## check style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# Tests run side by side: threads of each would only get in each other's way.
+tests coverage: export OMP_NUM_THREADS := 1
+
 tests: $(READY) browser ## run the tests only
 	$(BIN)/pytest --numprocesses 3 --dist worksteal
 

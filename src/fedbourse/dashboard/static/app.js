@@ -2,7 +2,7 @@
 "use strict";
 document.documentElement.classList.add("scripted");
 
-const fillMeters = (root) => {
+window.fillMeters = (root) => {
   for (const bar of root.querySelectorAll(".meter > span[data-share]")) {
     bar.style.width = `${100 * Math.min(1, Math.max(0, Number(bar.dataset.share)))}%`;
   }

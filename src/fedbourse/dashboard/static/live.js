@@ -81,11 +81,12 @@ document.addEventListener("DOMContentLoaded", () => {
     const open = [...folds(now)].map((each) => each.open);
     now.replaceWith(next);
     folds(next).forEach((each, i) => { each.open = open[i] ?? each.open; });
-    for (const bar of next.querySelectorAll(".meter > span[data-share]")) bar.style.width = `${100 * Number(bar.dataset.share)}%`;
+    fillMeters(next);
     return true;
   };
   const soon = {
-    figures: paced(async () => { draw(); 
+    figures: paced(async () => {
+      draw();
       const page = await parsed(`/tasks/${task}/live`);
       for (const part of ["#live-figures", "#rounds-table"]) swap(page, part);
       const top = document.querySelector("main > .facts > div:last-child b");
