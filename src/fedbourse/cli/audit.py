@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.errors import AuditFailed, InvalidFile
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
@@ -37,15 +38,15 @@ audit_app = App(name="audit", help="Test whether noise is what it claims to be."
 def noise(
     *,
     rho: Annotated[float, Parameter(group=_CLAIM)] = 0.5,
-    rounds: Annotated[float, Parameter(group=_CLAIM)] = 10,
-    dimension: Annotated[float, Parameter(group=_CLAIM)] = 10,
-    samples: Annotated[float, Parameter(group=_CLAIM)] = 1000,
+    rounds: Annotated[Whole, Parameter(group=_CLAIM)] = 10,
+    dimension: Annotated[Whole, Parameter(group=_CLAIM)] = 10,
+    samples: Annotated[Whole, Parameter(group=_CLAIM)] = 1000,
     clip: Annotated[float, Parameter(group=_CLAIM)] = 1.0,
     mechanism: Annotated[Literal["exact", "simulated"], Parameter(group=_AUDIT)] = "exact",
     fault: Annotated[FaultName | None, Parameter(group=_AUDIT)] = None,
-    runs: Annotated[float, Parameter(group=_AUDIT)] = 400,
+    runs: Annotated[Whole, Parameter(group=_AUDIT)] = 400,
     alpha: Annotated[float, Parameter(group=_AUDIT)] = 1e-4,
-    seed: Annotated[float, Parameter(group=_AUDIT)] = 0,
+    seed: Annotated[Whole, Parameter(group=_AUDIT)] = 0,
     as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
 ) -> None:
     """Run a device again and again, and test its answers against what its terms claim.
@@ -119,10 +120,10 @@ def residuals(
     /,
     *,
     rho: Annotated[float, Parameter(group=_CLAIM)],
-    samples: Annotated[float, Parameter(group=_CLAIM)],
+    samples: Annotated[Whole, Parameter(group=_CLAIM)],
     clip: Annotated[float, Parameter(group=_CLAIM)] = 1.0,
     alpha: Annotated[float, Parameter(group=_AUDIT)] = 1e-4,
-    seed: Annotated[float, Parameter(group=_AUDIT)] = 0,
+    seed: Annotated[Whole, Parameter(group=_AUDIT)] = 0,
     as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
 ) -> None:
     """Test recorded noise: answers minus the answers without noise.

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fedbourse.cli.option_values import low_and_high, number_or_best
+from fedbourse.cli.option_values import Whole, low_and_high, number_or_best
 from fedbourse.errors import CannotWrite
 from fedbourse.units import credits_text, number, whole_number
 
@@ -26,15 +26,15 @@ _TRADE, _TRAINING, _OUTPUT = (
 def demo(
     *,
     data: Annotated[str, Parameter(group=_TRADE)] = "flights",
-    owners: Annotated[float | None, Parameter(group=_TRADE)] = None,
-    samples: Annotated[float | None, Parameter(group=_TRADE)] = None,
+    owners: Annotated[Whole | None, Parameter(group=_TRADE)] = None,
+    samples: Annotated[Whole | None, Parameter(group=_TRADE)] = None,
     partition: Annotated[str | None, Parameter(group=_TRADE)] = None,
     uniform: Annotated[str, Parameter(group=_TRADE)] = "1:5",
     reward: Annotated[str, Parameter(group=_TRADE)] = "best",
     weight: Annotated[float, Parameter(group=_TRADE)] = 20.0,
-    seed: Annotated[float, Parameter(group=_TRADE)] = 0,
+    seed: Annotated[Whole, Parameter(group=_TRADE)] = 0,
     model: Annotated[str | None, Parameter(group=_TRAINING)] = None,
-    rounds: Annotated[float, Parameter(group=_TRAINING)] = 50,
+    rounds: Annotated[Whole, Parameter(group=_TRAINING)] = 50,
     step_size: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
     clip: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
     weights: Annotated[Literal["equal", "precision"], Parameter(group=_TRAINING)] = "precision",

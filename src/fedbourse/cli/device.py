@@ -20,6 +20,7 @@ from fedbourse.cli.device_options import (
     open_task,
     token_in,
 )
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     Json,
     console,
@@ -55,12 +56,12 @@ def init(
     delta: Annotated[float, Parameter(group=_PRIVACY)] = 1e-5,
     data: Annotated[str | None, Parameter(group=_RULES)] = None,
     least_price: Annotated[float, Parameter(group=_RULES)] = 0.0,
-    least_rounds: Annotated[float, Parameter(group=_RULES)] = 1,
+    least_rounds: Annotated[Whole, Parameter(group=_RULES)] = 1,
     refuse_data: Annotated[list[str] | None, Many] = None,
     only_buyer: Annotated[list[str] | None, Many] = None,
     noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
     answers: Annotated[Literal["float64", "float32"], Parameter(group=DEVICE)] = "float64",
-    risk_rounds: Annotated[float, Parameter(group=_PRIVACY)] = 1,
+    risk_rounds: Annotated[Whole, Parameter(group=_PRIVACY)] = 1,
     device: DeviceOptions = THE_DEVICE,
     as_json: Json = False,
 ) -> None:

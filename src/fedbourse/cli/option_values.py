@@ -1,8 +1,15 @@
-"""Option values that are more than one number: what several commands read alike."""
+"""Option values that several commands read alike."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from fedbourse.errors import InvalidInput
+
+Whole = Annotated[float, Parameter(metavar="N")]
+"""A whole number, which may also be written as 1e6; the command checks it."""
 
 
 def low_and_high(uniform: str) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import plain, print_json
 from fedbourse.units import whole_number
 
@@ -30,8 +31,8 @@ def serve(
     database: Annotated[str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_DATABASE")] = None,
     new_operator_token: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
-    port: Annotated[float, Parameter(group=_NETWORK)] = 8417,
-    workers: Annotated[float, Parameter(group=_NETWORK)] = 1,
+    port: Annotated[Whole, Parameter(group=_NETWORK)] = 8417,
+    workers: Annotated[Whole, Parameter(group=_NETWORK)] = 1,
     tls_cert: Annotated[Path | None, Parameter(group=_NETWORK)] = None,
     tls_key: Annotated[Path | None, Parameter(group=_NETWORK)] = None,
     behind_proxy: Annotated[bool, Parameter(negative=(), group=_NETWORK)] = False,

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from fedbourse.cli.option_values import number_or_best
+from fedbourse.cli.option_values import Whole, number_or_best
 from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read, unlisted
 from fedbourse.errors import InvalidInput
 from fedbourse.files.column_file import read_column
@@ -37,8 +37,8 @@ def solve(
     values: Annotated[str | None, Parameter(group=_OWNERS, allow_leading_hyphen=True)] = None,
     names: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     uniform: Annotated[str | None, Parameter(group=_OWNERS)] = None,
-    owners: Annotated[float | None, Parameter(group=_OWNERS)] = None,
-    seed: Annotated[float, Parameter(group=_OWNERS)] = 0,
+    owners: Annotated[Whole | None, Parameter(group=_OWNERS)] = None,
+    seed: Annotated[Whole, Parameter(group=_OWNERS)] = 0,
     cost: Annotated[CostName, Parameter(group=_OWNERS)] = "linear",
     entry_cost: Annotated[str, Parameter(group=_OWNERS)] = "0",
     caps: Annotated[str | None, Parameter(group=_OWNERS)] = None,
@@ -49,12 +49,12 @@ def solve(
     noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     weight: Annotated[float, Parameter(group=_REWARD)] = 20.0,
     pay_for: Annotated[Literal["budget", "information"], Parameter(group=_REWARD)] = "budget",
-    dimension: Annotated[float, Parameter(group=_TRAINING)] = 1000,
+    dimension: Annotated[Whole, Parameter(group=_TRAINING)] = 1000,
     step_size: Annotated[float, Parameter(group=_TRAINING)] = 0.1,
-    iterations: Annotated[float, Parameter(group=_TRAINING)] = 500,
+    iterations: Annotated[Whole, Parameter(group=_TRAINING)] = 500,
     samples: Annotated[str, Parameter(group=_TRAINING)] = "1000",
     clip: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
-    rows: Annotated[float, Parameter(group=_OUTPUT)] = 20,
+    rows: Annotated[Whole, Parameter(group=_OUTPUT)] = 20,
     as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
 ) -> None:
     """Solve a game: who takes part, with which budget, for what pay, at which reward.

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.progress import progress_bar
 from fedbourse.errors import CannotWrite
 from fedbourse.game import ACCURACY_MODELS
@@ -27,8 +28,8 @@ study_app = App(name="study", help="Run a study: verdicts, figures and tables.")
 def paper(
     *,
     out: Path = Path("study-paper"),
-    draws: float = 200,
-    seed: float = 0,
+    draws: Whole = 200,
+    seed: Whole = 0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Repeat the paper's whole evaluation, and judge each of its claims.

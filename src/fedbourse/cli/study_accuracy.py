@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.progress import progress_bar
 from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
 from fedbourse.errors import CannotWrite, InvalidInput
@@ -25,8 +26,8 @@ def accuracy(
     *,
     options: TaskOptions = TaskOptions(),
     rewards: Annotated[str | None, Parameter(group=STUDY)] = None,
-    seeds: Annotated[float, Parameter(group=STUDY)] = 10,
-    seed: Annotated[float, Parameter(group=STUDY)] = 0,
+    seeds: Annotated[Whole, Parameter(group=STUDY)] = 10,
+    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
     out: Annotated[Path, Parameter(group=STUDY)] = Path("study-accuracy"),
     as_json: Json = False,
 ) -> None:

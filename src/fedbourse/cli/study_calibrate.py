@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.progress import progress_bar
 from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
 from fedbourse.units import whole_number
@@ -24,8 +25,8 @@ def calibrate(
     *,
     options: TaskOptions = TaskOptions(),
     weights: Annotated[Literal["equal", "precision"], Parameter(group=STUDY)] = "precision",
-    seeds: Annotated[float, Parameter(group=STUDY)] = 10,
-    seed: Annotated[float, Parameter(group=STUDY)] = 0,
+    seeds: Annotated[Whole, Parameter(group=STUDY)] = 10,
+    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
     as_json: Json = False,
 ) -> None:
     """Fit a model of accuracy in a pilot on public records, and check it on owners' records.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 from rich.table import Table
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ class TaskOptions:
     """
 
     data: str = "flights"
-    owners: float = 100
-    samples: float | None = None
+    owners: Whole = 100
+    samples: Whole | None = None
     model: str | None = None
-    rounds: float = 50
+    rounds: Whole = 50
     step_size: float = 1.0
 
     def task(self) -> Task:
@@ -68,7 +69,7 @@ class DigitsOptions(TaskOptions):
 
     __doc__ = TaskOptions.__doc__
     data: str = "sklearn:digits"
-    owners: float = 40
+    owners: Whole = 40
     step_size: float = 2.0
 
 

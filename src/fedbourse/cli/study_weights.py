@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.progress import progress_bar
 from fedbourse.cli.study_task import STUDY, DigitsOptions, Json, plain_table
 from fedbourse.units import whole_number
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def weights(
     *,
     options: DigitsOptions = DigitsOptions(),
-    seeds: Annotated[float, Parameter(group=STUDY)] = 20,
-    seed: Annotated[float, Parameter(group=STUDY)] = 0,
+    seeds: Annotated[Whole, Parameter(group=STUDY)] = 20,
+    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
     as_json: Json = False,
 ) -> None:
     """Show whom precision weights listen to, on owners whose records differ.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     NO_OPTIONS,
     OUTPUT,
@@ -111,7 +112,7 @@ def create(
 def list_tasks(
     *,
     state: StateName | None = None,
-    limit: Annotated[float, Parameter(group=OUTPUT)] = 50,
+    limit: Annotated[Whole, Parameter(group=OUTPUT)] = 50,
     server: ServerOptions = NO_OPTIONS,
     as_json: Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     NO_OPTIONS,
     OUTPUT,
@@ -40,7 +41,7 @@ def watch(
     task: str,
     /,
     *,
-    after: Annotated[float, Parameter(allow_leading_hyphen=True)] = -1,
+    after: Annotated[Whole, Parameter(allow_leading_hyphen=True)] = -1,
     server: ServerOptions = NO_OPTIONS,
     as_json: Json = False,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     NO_OPTIONS,
     Json,
@@ -27,7 +28,7 @@ def what_if(
     /,
     *,
     rewards: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    owners: float | None = None,
+    owners: Whole | None = None,
     server: ServerOptions = NO_OPTIONS,
     as_json: Json = False,
 ) -> None:

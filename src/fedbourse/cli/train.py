@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     check_writable,
     plain,
@@ -64,13 +65,13 @@ class RecipeOptions:
 
     data: str = "flights"
     name: str = "training"
-    rounds: float = 20
+    rounds: Whole = 20
     model: str | None = None
-    samples: float | None = None
+    samples: Whole | None = None
     clip: float = 1.0
     step_size: float = 1.0
     weights: Literal["equal", "precision"] = "precision"
-    seed: float = 0
+    seed: Whole = 0
 
     def settings(self) -> TrainSettings:
         """Return the options, checked."""
@@ -100,7 +101,7 @@ def train(
     *,
     options: RecipeOptions = _USUAL,
     budgets: Annotated[str | None, Parameter(group=_OWNERS)] = None,
-    owners: Annotated[float | None, Parameter(group=_OWNERS)] = None,
+    owners: Annotated[Whole | None, Parameter(group=_OWNERS)] = None,
     roster: Annotated[Path | None, Parameter(group=_OWNERS)] = None,
     noise: Annotated[Literal["exact", "simulated"], Parameter(group=_OWNERS)] = "exact",
     engine: Annotated[Literal["local", "simulation", "flower"], Parameter(group=_RUN)] = "local",
