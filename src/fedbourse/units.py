@@ -19,8 +19,8 @@ MICRO_CREDITS_MAX = 2**53 - 1
 """The largest reward: every amount up to it is a float without rounding."""
 
 REWARD_MIN = 1 / MICRO_CREDITS_PER_CREDIT
-REWARD_MAX = MICRO_CREDITS_MAX / MICRO_CREDITS_PER_CREDIT
-"""The smallest and the largest reward, in credits."""
+REWARD_MAX = math.nextafter(MICRO_CREDITS_MAX / MICRO_CREDITS_PER_CREDIT, 0.0)
+"""The smallest and the largest reward, in credits; both are within bounds as micro-credits."""
 
 
 def micro_credits(credits: int | str | Decimal) -> MicroCredits:

@@ -130,6 +130,10 @@ def test_training_is_started_when_everybody_has_decided(visitor, town):
     page.get_by_text("devices answer round by round").first.wait_for()
     assert town.trading.task(task.id).state is State.TRAINING
     assert town.trading.balance(BUYER.party) == before + back
+    page.goto("/buy")
+    row = page.locator("tr", has=page.locator(f'a[href="/tasks/{task.id}"]'))
+    assert row.locator('td[data-label="Came back"]').inner_text().strip() == credits(back)
+    assert row.locator('td[data-label="Paid"]').inner_text().strip() == "0"
 
 
 @pytest.mark.parametrize("state", ["draft", "announced", "training", "completed"])

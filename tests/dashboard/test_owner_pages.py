@@ -76,6 +76,17 @@ def test_old_tasks_are_found_further_back(client, town, monkeypatch):
     assert town.open.id not in seen
 
 
+def test_what_was_put_in_was_not_earned(client, town):
+    earned = line_of(town, town.completed, town.owner)
+    town.trading.fund(77_000_000, party=town.owner.party, reference="of my own")
+    town.sign_in(client, town.owner)
+    text = client.get("/own").text
+    balance = town.trading.balance(town.owner.party)
+    assert balance >= 77_000_000 + earned.payment
+    assert f"<b>{credits(balance - 77_000_000)}</b>" in text
+    assert f"<b>{credits(balance)}</b>" in text
+
+
 def test_what_was_erased_is_not_shown(client, town):
     town.trading.do(selling.erase, town.ann.caller, town.completed.id)
     town.sign_in(client, town.owner)

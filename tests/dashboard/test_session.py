@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
 from typing import Annotated
 
 import pytest
 from fastapi import APIRouter, Depends
 
-from fedbourse.dashboard import session
+from fedbourse.dashboard import session, visits
 from fedbourse.dashboard.forms import Form
 from fedbourse.dashboard.pages import HEADERS, POLICY, form_fields, page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.market.access import hash_of
 from fedbourse.market.service import Market
+from fedbourse.web.limits import Buckets
 from fedbourse.wire.keys import SigningKey
 from web.worlds import dump
 
@@ -120,6 +123,77 @@ def test_a_revoked_token_ends_its_sessions_at_once(client, town, notes):
         token = unit.token_with(hash_of(town.buyer.token))
         unit.revoke_token(token.id, at_ms=town.market.now_ms())
     assert not signed(client)
+
+
+def in_between(monkeypatch, what):
+    """Let something happen after a visit was let in, and before it writes."""
+    carry_out = visits.carry_out
+
+    def later(*arguments, **options):
+        what()
+        return carry_out(*arguments, **options)
+
+    monkeypatch.setattr(visits, "carry_out", later)
+
+
+def test_what_ends_before_a_write_stops_it(client, town, notes, monkeypatch):
+    def revoke():
+        with town.store.begin() as unit:
+            token = unit.token_with(hash_of(town.buyer.token))
+            unit.revoke_token(token.id, at_ms=town.market.now_ms())
+
+    def sign_out():
+        id = client.cookies[town.cookie].partition(".")[0]
+        with town.store.begin() as unit:
+            unit.end_session(id, expires_ms=town.market.now_ms() + LIFE_MS)
+
+    for ends in (sign_out, revoke):
+        client.cookies.clear()
+        town.sign_in(client, town.buyer)
+        fields = hidden(client)
+        with monkeypatch.context() as patch:
+            in_between(patch, ends)
+            refused = town.post(client, "/test/notes", text="too late", **fields)
+        assert refused.status_code == 401, ends
+        assert not signed(client)
+    assert notes == []
+
+
+def test_a_session_stays_ended_after_what_is_old_was_forgotten(client, town, notes):
+    town.sign_in(client, town.buyer)
+    copied = client.cookies[town.cookie]
+    town.post(client, "/sign-out", csrf=hidden(client)["csrf"])
+    town.trading.time_ms += LIFE_MS - 2
+    with town.store.begin() as unit:
+        unit.purge(now_ms=town.market.now_ms(), kept_before_ms=0)
+    set_cookie(client, town, copied)
+    assert not signed(client)
+
+
+def test_whoever_asks_too_often_waits_but_can_sign_out(client, town, notes):
+    town.sign_in(client, town.buyer)
+    fields = hidden(client)
+    few = Buckets(per_s=1e-3, burst=2, now_s=time.monotonic)
+    town.app.state.service = replace(town.app.state.service, callers=few)
+    assert [client.get("/buy").status_code for _ in range(3)] == [200, 200, 429]
+    assert "asks too often" in client.get("/buy").text
+    assert town.post(client, "/sign-out", csrf=fields["csrf"]).headers["location"] == "/"
+    client.cookies.clear()
+    town.sign_in(client, town.owner)
+    assert client.get("/own").status_code == 200
+
+
+def test_a_form_that_was_sent_is_answered_alike_from_another_session(client, town, notes):
+    town.sign_in(client, town.buyer)
+    first = hidden(client)
+    town.post(client, "/test/notes", text="once", **first)
+    client.cookies.clear()
+    town.sign_in(client, town.buyer)
+    again = hidden(client) | {"key": first["key"]}
+    assert again["csrf"] != first["csrf"]
+    answer = town.post(client, "/test/notes", text="once", **again)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/once")
+    assert notes == ["once"]
 
 
 def test_an_expired_token_ends_its_sessions(client, town, notes):

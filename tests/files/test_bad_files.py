@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedbourse import InvalidFile, InvalidGame, MissingExtra, equilibrium, owners_in
+from fedbourse.files import owners
 from fedbourse.game import readings
 from files.writing import write
 
@@ -138,6 +139,14 @@ def test_a_name_that_is_missing(tmp_path) -> None:
     for name in ("a.parquet", "b.csv"):
         with pytest.raises(InvalidFile, match=rf"{name}, column id, row 1: the cell is empty"):
             list(owners_in(tmp_path / name, names="id").chunks())
+
+
+def test_a_name_that_is_missing_far_down_is_found_there(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(owners, "NAMED_ROWS", 4)
+    names = [f"o{i}" for i in range(11)] + [None]
+    write(tmp_path / "a.parquet", {"id": names, "value": [1.0 + i for i in range(12)]})
+    with pytest.raises(InvalidFile, match=r"a\.parquet, column id, row 11: the cell is empty"):
+        list(owners_in(tmp_path / "a.parquet", names="id").chunks())
 
 
 def test_permission_denied(tmp_path, monkeypatch) -> None:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse import InvalidGame, Support, equilibrium
+from fedbourse import InvalidGame, Stream, Support, equilibrium
 from fedbourse.game import chunk_walk, crowd, support
+from fedbourse.game.streamed import support_of
 from game.test_stream import Counted
 from oracles import exact_shares
 
@@ -146,6 +147,110 @@ def test_a_source_that_lost_owners_meanwhile_is_refused() -> None:
     readings = iter([parts, parts[:4]])
     with pytest.raises(InvalidGame, match="the same owners at every reading"):
         equilibrium(lambda: iter(next(readings)), reward=1.0)
+
+
+@pytest.mark.usefixtures("few_kept")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("again", [True, False])
+def test_the_cheapest_outsider_is_known_from_below(kind: str, again: bool) -> None:
+    values = shape(kind, 300, 3)
+    parts = np.array_split(values, 9)
+    if again:
+        whole = support_of(Stream(lambda: parts))
+    else:
+        whole = Support()
+        for part in parts:
+            whole.add(part)
+    found = whole.participants()
+    out = values[values > found.threshold.top]
+    assert found.threshold.count == len(values) - len(out)
+    if len(out):
+        assert found.threshold.dearest < found.cheapest_outsider <= out.min()
+    else:
+        assert found.cheapest_outsider == np.inf
+
+
+@pytest.mark.usefixtures("few_kept")
+def test_a_part_that_was_merged_stays_as_it_was() -> None:
+    values = shape("half", 300, 0)
+    part, whole = Support(), Support(first_position=10**6)
+    for chunk in np.array_split(values, 9):
+        part.add(chunk)
+    before = part.result(1.0)
+    whole.add([5.0, 6.0])
+    whole.merge(part)
+    for chunk in np.array_split(values, 9):
+        whole.add(chunk)
+    after = part.result(1.0)
+    assert (before.count, before.threshold) == (after.count, after.threshold)
+
+
+def cell_at(low: float, owners: int, seed: int = 0) -> np.ndarray:
+    """Return owners whose values differ in their last twelve bits alone."""
+    digits = np.random.default_rng(seed).integers(0, 1 << 12, owners)
+    return (np.float64(low).view(np.int64) // 4096 * 4096 + digits).view(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("others", "low", "crowd_size"),
+    [
+        ([1.0, 1.0], 2 - 1_200_000 * 1024 * 2.0**-52, 2_400_000),
+        ([5e-7], 1.0, 2_400_000),
+        ([0.5, 1.0, 1.5 + 2e-7], 1.5 - 1_200_000 * 1024 * 2.0**-52, 2_400_000),
+    ],
+)
+def test_owners_that_no_count_tells_apart_take_part_together(others, low, crowd_size) -> None:
+    """Without them all the threshold would lie elsewhere, or nobody but one would be left."""
+    values = np.append(cell_at(low, crowd_size), others)
+    exact = equilibrium(values, reward=1.0)
+    assert 2 < exact.count < len(values)
+    whole = Support()
+    for chunk in np.array_split(values, 11):
+        whole.add(chunk)
+    merged = Support(first_position=10**9)
+    merged.add(values[-len(others) :])
+    rest = Support()
+    for chunk in np.array_split(values[: -len(others)], 10):
+        rest.add(chunk)
+    merged.merge(rest)
+    for found in (whole.result(1.0), merged.result(1.0)):
+        assert found.threshold == pytest.approx(exact.threshold, rel=1e-12)
+        taking_part = found.budgets_of(values) > 0
+        assert found.count == np.count_nonzero(taking_part)
+        differ = taking_part != (exact.budgets_of(values) > 0)
+        assert values[differ] == pytest.approx(exact.threshold, rel=1e-12)
+        assert found.budgets_of(values).sum() == pytest.approx(found.total_budget, rel=1e-9)
+
+
+def test_huge_values_in_a_crowd_leave_or_are_refused() -> None:
+    crowd_of_huge = [np.full(400_000, 1e303)] * 6
+    assert equilibrium([*crowd_of_huge, np.ones(50_000)], reward=1.0).count == 50_000
+    assert equilibrium(iter([*crowd_of_huge, np.ones(50_000)]), reward=1.0).count == 50_000
+    with pytest.raises(InvalidGame, match="beyond what a float can hold"):
+        equilibrium(crowd_of_huge, reward=1.0)
+
+
+def test_crowds_that_are_out_of_the_whole_are_forgotten() -> None:
+    for order in (range(8), reversed(range(8))):
+        whole = Support()
+        for part in order:
+            other = Support()
+            for chunk in range(3):
+                other.add(np.full(700_000, 1.0 + part), source=f"{part} {chunk}")
+            assert other.crowded
+            whole.merge(other)
+            assert len(whole._crowds) == len(whole._splits) == 1
+        assert whole.result(1.0).count == 2_100_000
+
+
+def test_zero_does_not_hide_in_a_crowd() -> None:
+    tiny = Support()
+    for _ in range(3):
+        tiny.add(np.full(700_000, 1e-315))
+    assert tiny.crowded
+    tiny.add([1.0, 0.0])
+    with pytest.raises(InvalidGame, match=r"values\[2100001\] must be a finite number above 0"):
+        tiny.result(1.0)
 
 
 def test_a_crowd_counts_in_whole_numbers() -> None:

@@ -101,6 +101,12 @@ def test_an_array_that_changed_before_its_budgets_were_asked_for_is_noticed() ->
     values[:10] = 3.0
     with pytest.raises(InvalidGame, match="the values were changed"):
         _ = found.budgets
+    as_many = shapes()["half"].copy()
+    found = equilibrium(as_many, reward=1.0)
+    first = int(np.argmin(as_many))
+    as_many[first] /= 2  # still one that takes part
+    with pytest.raises(InvalidGame, match="the values were changed"):
+        _ = found.budgets
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0])

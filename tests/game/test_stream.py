@@ -77,6 +77,22 @@ def test_owners_keep_their_source_and_row() -> None:
         assert PARTS[int(name.split()[1])][row] == VALUES[position]
 
 
+def test_names_belong_to_those_who_are_kept_though_the_first_rows_are_not() -> None:
+    """More than a sample: a bound is known before the walk, and the first owners lie above it."""
+    values = np.concatenate([np.full(70_000, 9.0), [1.0, 1.1, 1.2], np.full(30_000, 8.0)])
+    names = np.array([f"owner {i}" for i in range(len(values))])
+    found = equilibrium(iter([Chunk(values, names)]), reward=1.0)
+    assert found.who == ["owner 70000", "owner 70001", "owner 70002"]
+
+
+@pytest.mark.parametrize("cost", ["linear", "quadratic"])
+def test_a_bad_value_is_named_by_its_row_in_any_chunk(cost: str) -> None:
+    for bad, words in ((-1.0, "a finite number above 0; found -1.0"), ("x", "a number; found 'x'")):
+        chunks = [[1.0, 2.0], [3.0, 4.0], [5.0, bad]]
+        with pytest.raises(InvalidGame, match=rf"values\[5\] must be {words}"):
+            equilibrium(iter(chunks), reward=1.0, cost=cost)
+
+
 def test_owners_keep_their_names() -> None:
     names = np.array([f"owner-{i:05d}" for i in range(len(VALUES))])
     stream = [Chunk(VALUES[i : i + 900], names[i : i + 900]) for i in range(0, len(VALUES), 900)]
@@ -104,7 +120,7 @@ def test_budgets_can_be_read_out_chunk_by_chunk() -> None:
         ([Chunk([1.0], ["x"]), Chunk([1.0])], "either all owners have names, or none"),
         (lambda: 7, "must return an iterator of arrays; found int"),
         (pa.table({"a": [1.0], "b": [2.0]}), "must be of one column; found 2: a, b"),
-        ([np.array([1.0, 2.0]), np.array(["x"])], r"values\[0\] must be a number; found 'x'"),
+        ([np.array([1.0, 2.0]), np.array(["x"])], r"values\[2\] must be a number; found 'x'"),
         ([np.ones((2, 2)), np.ones((2, 2))], r"one column of numbers; found an array of shape"),
     ],
 )

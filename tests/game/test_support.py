@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse import InvalidGame, Support
+from fedbourse import InvalidGame, InvalidInput, Support
 from fedbourse.game import chunk_walk, scan, spans, support, threshold
 from oracles import exact_shares
 from strategies import all_values
@@ -163,3 +163,23 @@ def test_dense_needs_positions_from_0() -> None:
     late.add([1.0, 1.0, 2.0])
     with pytest.raises(InvalidGame, match="positions 0 to 2; found position 11"):
         late.result(1.0).dense()
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (-1, "first_position must be a finite number of at least 0; found -1"),
+        (0.5, "first_position must be a whole number; found 0.5"),
+        (2**40 - 1, "positions must lie below 2\\^40; found 1099511627776"),
+    ],
+)
+def test_positions_that_cannot_be_held_are_refused(first, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Support(first_position=first).add([1.0, 2.0])
+
+
+def test_thousands_of_sources_have_their_own_rows() -> None:
+    whole = Support()
+    for number in range(3_000):
+        whole.add([1.0 + number], source=f"file {number}")
+    assert whole.result(1.0).who == [("file 0", 0), ("file 1", 0)]

@@ -1,5 +1,7 @@
 """Where R comes from, and the first total."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,15 @@ from hypothesis import strategies as st
 from fedbourse.errors import InvalidInput
 from fedbourse.game import equilibrium
 from fedbourse.market import selling
-from fedbourse.market.offers import assumed_values, choose_reward, first_total, reported_to, told_in
+from fedbourse.market.offers import (
+    assumed_values,
+    choose_reward,
+    first_total,
+    likely_reward,
+    reported_to,
+    told_in,
+)
+from fedbourse.units import MICRO_CREDITS_MAX, REWARD_MAX, REWARD_MIN
 from fedbourse.wire.card import Assumptions
 from market.trading import Trading, card
 
@@ -54,6 +64,19 @@ def test_no_best_reward_is_above_the_cards_most(reward, most, values, weight) ->
     except InvalidInput:  # no reward pays, or none that is a whole micro-credit
         return
     assert 0 < chosen <= round(most * 1e6)
+
+
+def test_the_likely_reward_is_not_above_the_cards_most() -> None:
+    free = likely_reward(card(reward="best", max_reward=1000.0), 30)
+    assert 0.01 < free < 1000
+    assert likely_reward(card(reward="best", max_reward=0.01), 30) == 0.01
+
+
+def test_the_largest_reward_is_one_that_can_be_announced() -> None:
+    assert choose_reward(card(reward=REWARD_MAX), interested=5)[0] <= MICRO_CREDITS_MAX
+    assert choose_reward(card(reward=REWARD_MIN), interested=5)[0] == 1
+    with pytest.raises(InvalidInput, match="at most 9"):
+        card(reward=math.nextafter(REWARD_MAX, math.inf))
 
 
 def test_a_reward_that_the_card_limits_says_so() -> None:

@@ -116,7 +116,8 @@ def test_an_answer_with_every_new_value_would_be_seen(trading, monkeypatch) -> N
 
 def test_numbers_that_rest_on_values_have_three_digits_and_say_no_more(trading) -> None:
     rewards = [1.0 + n / 199 for n in range(200)]
-    found = seen(trading, interested(trading, NEAR[:10])[0], rewards=rewards)
+    task = interested(trading, NEAR[:10])[0]
+    found, weight = seen(trading, task, rewards=rewards), task.card.assumed.weight
     each_credit = {
         float(f"{p / r:.10g}") for p, r in zip(found["total_budgets"], rewards, strict=True)
     }
@@ -125,6 +126,19 @@ def test_numbers_that_rest_on_values_have_three_digits_and_say_no_more(trading) 
     for model in found["models"]:
         assert all(a == round(a, 4) for a in model["accuracy"])
         assert model["best_reward"] == float(f"{model['best_reward']:.3g}")
+        best = (model["best_utility"] + model["best_reward"]) / weight
+        assert best == pytest.approx(round(best, 4), abs=1e-12)
+
+
+def test_of_values_told_at_the_same_moment_the_first_by_name_count(trading) -> None:
+    owners, task = trading.owners(*NEAR[:7]), trading.opened()
+    for owner in owners:
+        said = {"value": owner.value, "previous": task.card.digest}
+        trading.do(selling.register_interest, owner.caller, task.id, **said)
+    found = seen(trading, task)
+    first = [owner.value for owner in sorted(owners, key=lambda owner: owner.name)[:5]]
+    assert found["owners"] == 5
+    assert near(found["total_budgets"][1], equilibrium(first, reward=1.0).total_budget, 3)
 
 
 def test_a_draft_rests_on_what_its_card_assumes_for_as_many_owners_as_asked(trading) -> None:

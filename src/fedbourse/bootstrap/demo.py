@@ -19,7 +19,7 @@ from fedbourse.market.report import trade_report
 from fedbourse.market.trade import Owners, run_trade
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
 from fedbourse.privacy.zcdp import DELTA, rho_for
-from fedbourse.units import REWARD_MIN, number, whole_number
+from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
 from fedbourse.wire.card import Assumptions, TaskCard
 from fedbourse.wire.layout import Column, Layout
 
@@ -189,7 +189,9 @@ def _card(
         payout="vested",
         start_seed=settings.seed,
         # An accuracy of 1 is worth no more.
-        max_reward=max(settings.weight, REWARD_MIN) if settings.reward == "best" else None,
+        max_reward=min(max(settings.weight, REWARD_MIN), REWARD_MAX)
+        if settings.reward == "best"
+        else None,
         assumptions=assumed,
         validation=f"{len(source.buyer) // 2} records of the buyer's own",
         layout=layout_of(source),

@@ -17,6 +17,7 @@ from fedbourse.cli.device_options import (
     address,
     deal_document,
     open_task,
+    own_deal,
     stopped_by_signals,
 )
 from fedbourse.cli.server_options import Json, plain, print_facts, print_json, print_line
@@ -160,23 +161,24 @@ def withdraw(
 ) -> None:
     """Step back from a task before it is settled: nothing is sold, and nothing is owed.
 
-    That cannot be taken back: the task cannot be joined again.
+    That cannot be taken back: the task cannot be joined again. A device that is at work is stopped
+    first, with Ctrl-C; or withdraw on the market's page of the task, and it stops by itself.
 
     Examples:
 
-        fedbourse device withdraw 018f0c3e9a5b7d2c4e6f8a1b
+        fedbourse device withdraw latest
 
         fedbourse device withdraw 018f0c3e9a5b7d2c4e6f8a1b --folder phone --json
 
     Parameters
     ----------
     task
-        The id of a task that this device has joined.
+        The id of a task that this device has joined, or latest, the one that was joined last.
     as_json
         Print one JSON document.
     """
     with device.selling() as agent:
-        deal = agent.withdraw(task)
+        deal = agent.withdraw(own_deal(agent, task).task)
         found = _documents(agent, {deal.name})[0]
     if as_json:
         print_json(found)

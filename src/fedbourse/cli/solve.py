@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from rich.console import Console
-from rich.table import Table
 
 from fedbourse.cli.option_values import Whole, number_or_best
+from fedbourse.cli.server_options import print_table
 from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read, unlisted
 from fedbourse.errors import InvalidInput
 from fedbourse.files.column_file import read_column
@@ -258,12 +258,10 @@ def _print(document: dict[str, Any], rows: int) -> None:
     console = Console()
     people = document["owners"]
     if people:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("owner", "value", "budget rho", "pay", "utility", "noise sigma", "epsilon"):
-            table.add_column(name, justify="right")
-        for owner in people:
-            table.add_row(_name(owner), *(f"{owner[key]:.6g}" for key in _NUMBERS))
-        console.print(table)
+        print_table(
+            ("owner", "value", "budget rho", "pay", "utility", "noise sigma", "epsilon"),
+            [(_name(owner), *(f"{owner[key]:.6g}" for key in _NUMBERS)) for owner in people],
+        )
         count = document["participants"]
         if count > rows:
             console.print(f"... and {count - rows} more (--rows {count} shows all)")

@@ -70,8 +70,9 @@ def what_if(
         }
     )
     print_line("")
+    print_line("accuracy, and the buyer's utility, by each accuracy model")
     print_table(
-        ("reward", "total budget", *(f"{each['model']}: accuracy, utility" for each in models)),
+        ("reward", "total budget", *(each["model"] for each in models)),
         [
             (
                 f"{reward:g}",

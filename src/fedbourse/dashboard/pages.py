@@ -30,7 +30,13 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Vary": "Cookie, HX-Request",
 }
-NAV = (("Market", "/"), ("Buy", "/buy"), ("Own", "/own"), ("Ledger", "/ledger"))
+NAV = (
+    ("Market", "/", ""),
+    ("Buy", "/buy", "buyer"),
+    ("Own", "/own", "owner"),
+    ("Ledger", "/ledger", ""),
+)
+"""Names, addresses, and the scope without which a page is closed to those who are signed in."""
 
 
 @dataclass(frozen=True)

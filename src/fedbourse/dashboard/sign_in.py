@@ -10,7 +10,7 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 from fedbourse.dashboard import session
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import local, page, redirect
-from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - FastAPI reads it
+from fedbourse.dashboard.visits import SIGN_OUT, PageVisitor
 from fedbourse.errors import NotSignedIn
 from fedbourse.web.identity import identify
 from fedbourse.wire.signatures import Request
@@ -54,7 +54,7 @@ def sign_in(visit: PageVisitor) -> Response:
     return answer
 
 
-@router.post("/sign-out")
+@router.post(SIGN_OUT)
 def sign_out(visit: PageVisitor) -> Response:
     """End the session of this browser, and of whoever has a copy of its cookie."""
     if visit.session is not None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedbourse.market.service import Market
 
 Answer = TypeVar("Answer")
+SIGN_OUT = "/sign-out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +115,19 @@ class KnownPageVisit(PageVisit):
             self.service.store,
             asked,
             caller=self.caller.party,
-            confirm=lambda unit: confirm(self.identity, unit, now_ms=self.now_ms),
+            confirm=self._confirm,
             command=lambda unit: command(unit, self.caller),
             now_ms=self.now_ms,
             scopes=self.caller.scopes,
         )
         self.service.waiting.changed()
         return json.loads(outcome.body)
+
+    def _confirm(self, unit: Unit) -> None:
+        """Refuse a write of somebody whose token or session ended meanwhile."""
+        confirm(self.identity, unit, now_ms=self.now_ms)
+        if self.session is not None and unit.has_ended(self.session.id):
+            raise NotSignedIn("this session has ended; sign in again")
 
 
 def page_visit(request: Asked, service: Behind, http: HttpRequest) -> PageVisit:
@@ -134,7 +141,8 @@ def page_visit(request: Asked, service: Behind, http: HttpRequest) -> PageVisit:
     visit = PageVisit(service=service, request=request, now_ms=now_ms)
     if found is not None and identity is not None:
         visit = replace(visit, session=found, identity=identity)
-        if service.callers.wait_s(identity.caller.party):
+        # Whoever floods the market with a copied cookie must not keep its owner signed in.
+        if request.path != SIGN_OUT and service.callers.wait_s(identity.caller.party):
             raise TooManyRequests(f"{identity.caller.party} asks too often; wait a second")
     http.state.page_visit = visit  # for the page of an error
     if request.method not in ("GET", "HEAD"):

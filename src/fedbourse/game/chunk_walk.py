@@ -54,7 +54,7 @@ class ChunkWalk:
                 continue
             inside = np.less_equal(block, self.bound, out=self._mask[: high - low])
             for first, crowd in self.crowds.items():
-                belongs = crowd.contains(block)
+                belongs = crowd.contains(block) & inside
                 if belongs.any():
                     self._join(first, block[belongs])
                     inside &= ~belongs
@@ -71,6 +71,8 @@ class ChunkWalk:
 
     def _is_of_one_crowd(self, block: FloatArray, top: float) -> bool:
         """Let all of a block join a crowd, if that is where they belong."""
+        if top > self.bound:
+            return False
         for first, crowd in self.crowds.items():
             ends = np.array([block.min(), top])
             if crowd.contains(ends).all():

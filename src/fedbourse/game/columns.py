@@ -22,8 +22,11 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-def column(name: str, data: object) -> npt.NDArray[Any]:
-    """Return ``data`` as a one-dimensional array of real numbers, in its own precision."""
+def column(name: str, data: object, *, start: int = 0, where: str = "") -> npt.NDArray[Any]:
+    """Return ``data`` as a one-dimensional array of real numbers, in its own precision.
+
+    ``start`` and ``where`` say where its first entry stands, for the words of a refusal.
+    """
     array = _as_array(name, data)
     if array.ndim != 1:
         raise InvalidGame(
@@ -31,7 +34,7 @@ def column(name: str, data: object) -> npt.NDArray[Any]:
         )
     if array.dtype.kind in "mM":
         raise InvalidGame(f"{name} must be numbers; found dates or times")
-    return array if array.dtype.kind in "fiu" else _parse(name, array)
+    return array if array.dtype.kind in "fiu" else _parse(name, array, start, where)
 
 
 def positive(name: str, data: object) -> FloatArray:
@@ -100,22 +103,26 @@ def _as_array(name: str, data: object) -> npt.NDArray[Any]:
         )
     try:
         if hasattr(data, "__array__") or isinstance(data, (list, tuple)):
-            return np.asarray(data)
+            array = np.asarray(data)
+            # Among texts NumPy turns numbers into texts too; it is the texts that are wrong.
+            return array if array.dtype.kind not in "US" else np.asarray(data, dtype=object)
         return np.asarray(list(data), dtype=object)  # type: ignore[call-overload]
     except (ValueError, TypeError):  # ragged lists
         raise InvalidGame(f"{name} must be one column of numbers; found nested lists") from None
 
 
-def _parse(name: str, array: npt.NDArray[Any]) -> FloatArray:
+def _parse(name: str, array: npt.NDArray[Any], start: int, where: str) -> FloatArray:
     """Read a column of Python objects; booleans, texts and complex numbers are no numbers."""
     result = np.empty(len(array))
     for i, item in enumerate(array.tolist()):
         if isinstance(item, bool) or not hasattr(item, "__float__"):
-            raise InvalidGame(f"{name}[{i}] must be a number; found {item!r:.60}")
+            raise InvalidGame(f"{name}[{start + i}]{where} must be a number; found {item!r:.60}")
         try:
             result[i] = float(item)
         except OverflowError:
             result[i] = math.inf
         except (TypeError, ValueError):
-            raise InvalidGame(f"{name}[{i}] must be a number; found {item!r:.60}") from None
+            raise InvalidGame(
+                f"{name}[{start + i}]{where} must be a number; found {item!r:.60}"
+            ) from None
     return result

@@ -10,6 +10,7 @@ whatever order.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ class Crowd:
         """Say which values belong to the cell."""
         bits = values.view(np.uint64)
         inside: BoolArray = bits - np.uint64(self.first) < np.uint64(1 << self.open_bits)
-        return inside
+        # A value of 0 must stay one by one, to be refused by its row.
+        return inside if self.first else inside & (bits > 0)
 
     def joined_by(self, values: FloatArray) -> Crowd:
         """Return the crowd with more owners, all of whom belong to the cell."""
@@ -190,9 +192,11 @@ class Mixed:
         values, crowds = self._others, self.crowds
         own = 0.0 if self._in_crowd else self._cheapest
         while True:
-            count = len(values) + sum(crowd.count for crowd in crowds) - self._in_crowd
-            total = own + float(values.sum()) + float(sum(crowd.total for crowd in crowds))
-            bound = total / max(count, 1) * (1 + SLACK)
+            count = max(len(values) + sum(crowd.count for crowd in crowds) - self._in_crowd, 1)
+            with np.errstate(over="ignore"):  # an infinite bound drops nobody
+                alone = own + float(values.sum())
+            mean = sum((crowd.total for crowd in crowds), Fraction(0)) / count
+            bound = (alone / count + _float(mean)) * (1 + SLACK)
             left = values[values <= bound]
             below = [crowd for crowd in crowds if crowd.least <= bound]
             if len(left) == len(values) and len(below) == len(crowds):
@@ -229,7 +233,7 @@ class Mixed:
                 count=len(decided) + sum(crowd.count for crowd in inside) - self._in_crowd,
                 ref=ref,
                 gap=gap,
-                total=own + float(decided.sum()) + float(total),
+                total=own + float(decided.sum()) + _float(total),
             ),
             [rest[rest < limit]],
         )
@@ -239,12 +243,19 @@ class Mixed:
         with np.errstate(over="ignore"):
             gaps = float((top - self._others[self._others <= top]).sum())
         if not gaps <= self._cheapest:  # larger than any height that matters, maybe infinite
-            return Fraction(2 * self._cheapest)
+            return 2 * Fraction(self._cheapest)
         crowds = [crowd for crowd in self.crowds if crowd.largest <= top]
         if extra is not None and extra not in crowds:
             crowds.append(extra)
         height = Fraction(gaps) + sum((crowd.gaps(top) for crowd in crowds), Fraction(0))
         return height - (Fraction(top) - Fraction(self._cheapest)) * self._in_crowd
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _double(bits: int) -> float:

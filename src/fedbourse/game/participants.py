@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fedbourse.game.threshold import Threshold
 
 _ROW_BITS = 40  # of a place; those above count the source
+ROWS_MAX = 1 << _ROW_BITS
+SOURCES_MAX = 1 << (63 - _ROW_BITS)
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def _linear_at(
 
 def _linear_budgets(limit: Threshold, total: float, values: FloatArray) -> FloatArray:
     shares = linear_shares(limit, np.minimum(values, limit.dearest))
-    return np.where(values <= limit.dearest, total * shares, 0.0)
+    return np.where(values <= limit.top, total * shares, 0.0)
 
 
 def linear_shares(limit: Threshold, values: FloatArray) -> FloatArray:

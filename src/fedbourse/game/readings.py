@@ -238,10 +238,11 @@ def _checked(stream: Stream) -> Iterator[tuple[Chunk, FloatArray]]:
     """Yield all chunks of a stream with their values, checked."""
     rows: dict[str, int] = {}
     for chunk in stream.chunks():
-        values = np.ascontiguousarray(column("values", chunk.values), dtype=np.float64)
         start = rows.get(chunk.source, 0)
-        rows[chunk.source] = start + len(values)
         where = f" of {chunk.source}" if chunk.source else ""
+        data = column("values", chunk.values, start=start, where=where)
+        values = np.ascontiguousarray(data, dtype=np.float64)
+        rows[chunk.source] = start + len(values)
         if len(values):
             refuse_bad_bits("values", values, start, where)
             wanted = "a finite number above 0"

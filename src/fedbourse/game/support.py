@@ -9,7 +9,7 @@ One reading: blocks stream through the cache, and only values below a bound are 
 kept has doubled, its own threshold is the next bound, and whoever it keeps out is dropped. Where
 more than ``KEPT`` owners may take part, the fullest cells of values become crowds (see ``crowd``),
 so that memory stays bounded; their names are given up, and all decisions stay exact. Only where the
-threshold cuts through a crowd, and nobody can read its owners again, it is cut to 1e-12.
+threshold cuts through a crowd, and nobody can read its owners again, values are known to 1e-12.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from fedbourse.game.chunk_walk import SAMPLE, ChunkWalk, below
 from fedbourse.game.columns import FloatArray, column
 from fedbourse.game.crowd import Crowd, Mixed, Split, cell_of, empty_crowd
 from fedbourse.game.participants import (
+    ROWS_MAX,
+    SOURCES_MAX,
     Kept,
     Participants,
     least,
@@ -39,6 +41,7 @@ from fedbourse.game.participants import (
 from fedbourse.game.rules import too_few
 from fedbourse.game.spans import chosen, on_every_core
 from fedbourse.game.threshold import SLACK, threshold
+from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,8 +69,10 @@ class Support:
         Whoever can read all owners again may leave out the counts that stand in for it.
         """
         self.owners = 0
-        self._rows = {"": first_position}
+        self._rows = {"": whole_number("first_position", first_position, at_least=0)}
         """How many rows each source had so far."""
+        self._numbers = {"": 0}
+        """Which number each of them has: in the order of coming."""
         self._bound = math.inf
         self._outsider = math.inf
         self._kept: list[Kept] = []
@@ -82,9 +87,13 @@ class Support:
         ``names`` says what these owners are called. Otherwise they are known by their rows, which
         go on from those of the same ``source`` that were added before.
         """
-        data = column("values", values)
-        called = names_of(names, len(data))
         row = self._rows.get(source, 0)
+        data = column("values", values, start=row, where=_where(source))
+        called = names_of(names, len(data))
+        if row + len(data) > ROWS_MAX:
+            raise InvalidGame(
+                f"positions{_where(source)} must lie below 2^40; found {row + len(data) - 1}"
+            )
         bound = min(self._bound, _bound_by_sample(data))
         room = np.empty(len(data))  # pages that are never written cost nothing
 
@@ -131,6 +140,8 @@ class Support:
         self._join_splits(other)
         own, self._kept = self._kept, []
         self._take([self._without_crowds(piece) for piece in (*own, *moved)])
+        if self._crowds:
+            self._prune()  # crowds of parts may be out of the whole
 
     def result(self, reward: float) -> Equilibrium:
         """Return the equilibrium of all owners added, for the linear cost."""
@@ -145,7 +156,7 @@ class Support:
         kept = self._collect()
         self._refuse_zero(kept)
         if (asked := self.in_question()) is not None:
-            return self._cut(asked).participants()
+            return self._cut(asked)
         found = self._mixed().threshold() if self._crowds else threshold(kept.values)
         inside = kept.values <= found.dearest
         beyond = [crowd.least for crowd in self._crowds.values() if crowd.least > found.dearest]
@@ -173,10 +184,11 @@ class Support:
         above = math.nextafter(parts[-1].largest, math.inf) if parts else crowd.least
         self._outsider = min(self._outsider, above)
 
-    def _cut(self, asked: Crowd) -> Support:
-        """Return a copy in which the crowd in question is cut by what was counted of it.
+    def _cut(self, asked: Crowd) -> Participants:
+        """Return who takes part, the crowd in question being cut by what was counted of it.
 
-        The few doubles that even this leaves open stay out: they equal the threshold to 1e-12.
+        The threshold lies in a finer cell then, of relative width 2^-40, whose owners all take part
+        as if they had its least value: so the threshold is off by less than that, too.
         """
         if self._splits is None:
             raise InvalidGame(
@@ -187,10 +199,13 @@ class Support:
         cut = copy.copy(self)
         cut._crowds = dict(self._crowds)
         cut.split(self._splits[asked.first])
-        if (left := cut.in_question()) is not None:
-            del cut._crowds[left.first]
-            cut._outsider = min(cut._outsider, left.least)
-        return cut
+        if (left := cut.in_question()) is None:
+            return cut.participants()
+        cut._crowds[left.first] = replace(left, offsets=0, largest=left.least)
+        found = cut.participants()
+        # Whoever lies above a bound was never counted.
+        reach = min(left.largest, self._bound, below(self._outsider))
+        return replace(found, threshold=replace(found.threshold, reach=reach))
 
     @property
     def crowded(self) -> bool:
@@ -198,7 +213,10 @@ class Support:
         return bool(self._crowds)
 
     def _number(self, source: str) -> int:
-        return list(self._rows).index(source)
+        number = self._numbers.setdefault(source, len(self._numbers))
+        if number >= SOURCES_MAX:
+            raise InvalidGame(f"there must be at most {SOURCES_MAX} sources; found one more")
+        return number
 
     def _row(self, place: np.int64) -> tuple[int, str]:
         """Return an owner's row, and in words where rows are counted."""
@@ -263,7 +281,7 @@ class Support:
         """Let owners join the crowds that they belong to, and return the others."""
         alone = np.ones(len(piece.values), np.bool_)
         for first, crowd in self._crowds.items():
-            inside = crowd.contains(piece.values)
+            inside = crowd.contains(piece.values) & (piece.values <= self._bound)
             self._crowds[first] = crowd.joined_by(piece.values[inside])
             self._count(first, piece.values[inside])
             alone &= ~inside

@@ -37,7 +37,7 @@ SLACK = 1e-12
 
 @dataclass(frozen=True)
 class Threshold:
-    """The linear game's participants: everybody whose value is at most ``dearest``."""
+    """The linear game's participants: everybody whose value is at most ``top``."""
 
     cheapest: float
     """v_1, the smallest value."""
@@ -49,6 +49,14 @@ class Threshold:
     """K, the number of participants."""
     total: float
     """The sum of the participants' values."""
+    reach: float | None = None
+    """Values above ``dearest`` up to this take part as well, and count as ``dearest``: there are
+    some only where owners are known by cells of relative width 2^-40."""
+
+    @property
+    def top(self) -> float:
+        """Return the largest value that takes part."""
+        return self.dearest if self.reach is None else self.reach
 
     @property
     def tau(self) -> float:

@@ -174,7 +174,9 @@ document.addEventListener("DOMContentLoaded", () => {
     }));
     const last = points[x.at(-1)];
     told(`After ${x.at(-1)} rounds: accuracy ${(100 * last.accuracy).toFixed(1)} %, loss ${last.loss.toPrecision(4)}.`);
-    if (!window.uPlot) return;
+    // One point is no curve: the sentence says it all.
+    figure.querySelector(".plot").hidden = x.length < 2;
+    if (!window.uPlot || x.length < 2) return;
     const data = [x, x.map((round) => 100 * points[round].accuracy), x.map((round) => points[round].loss)];
     const total = Number(live.dataset.rounds);
     if (!charts.judged) {
