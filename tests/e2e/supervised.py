@@ -20,7 +20,7 @@ import psycopg
 from e2e import market_process
 from e2e.laws import Acknowledged, Records, broken_laws, lost, read_records
 from e2e.market_process import LOG, SHIFT, STEPS, Life, life_document, read_steps, shifted_ms
-from fedbourse.errors import Unreachable
+from fedbourse.errors import TooManyRequests, Unreachable
 from fedbourse.wire.connection import Connection
 
 if TYPE_CHECKING:
@@ -208,6 +208,8 @@ class Supervised:
                 return ask()
             except Unreachable:
                 self.mend()
+            except TooManyRequests:
+                time.sleep(1)
         raise AssertionError(f"no answer: {(self.folder / LOG).read_text()[-3000:]}")
 
     @contextmanager
