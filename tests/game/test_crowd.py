@@ -253,6 +253,15 @@ def test_zero_does_not_hide_in_a_crowd() -> None:
         tiny.result(1.0)
 
 
+def test_a_part_ends_with_its_last_double() -> None:
+    last = np.nextafter(1 + 3 * 2.0**-40, 0)
+    counted = crowd.Split(crowd.empty_crowd(int(crowd.cell_of(np.array([1.0]))[0])))
+    counted.add(np.full(5, last))
+    (part,) = counted.parts(lambda part: True)
+    assert (part.count, part.largest) == (5, last)
+    assert part.least == 1 + 2 * 2.0**-40
+
+
 def test_a_crowd_counts_in_whole_numbers() -> None:
     values = 1 + np.random.default_rng(0).uniform(0, 2.0**-21, 100_000)
     cell = crowd.empty_crowd(int(crowd.cell_of(values[:1])[0]))

@@ -105,3 +105,14 @@ def test_few_nodes_stand_for_many_budgets() -> None:
 def test_what_cannot_be_asked_is_refused(options, words) -> None:
     with pytest.raises(InvalidGame, match=words):
         what_if([1, 2, 3], TRAINING, weight=20.0, **options)
+
+
+def test_budgets_too_small_for_a_cell_are_counted_as_well(monkeypatch) -> None:
+    monkeypatch.setattr(nodes, "FEW", 10)
+    found = equilibrium(np.geomspace(1.0, 1e60, 40), reward=1.0, cost="quadratic")
+    assert found.count == 40
+    assert found.budgets.min() < found.budgets.max() * 2.0**-70
+    budgets, counts = nodes.budget_nodes(found)
+    assert counts.sum() == 40
+    assert budgets.min() == found.budgets.min()
+    assert budgets @ counts == pytest.approx(found.total_budget, rel=1e-12)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from sqlalchemy import text
 
 from fedbourse.market import clock, log
@@ -87,7 +86,6 @@ def grown_mb(url, task, *steps):
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory from /proc")
 def test_memory_does_not_grow_with_the_owners(store, kind, database_url) -> None:
     trading = Trading(store)
     trading.fund(10**12)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SAMPLE = 1 << 14
+"""How many owners of a chunk give a first bound; twice as many kept are worth a look at them."""
 
 
 class ChunkWalk:
