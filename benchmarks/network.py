@@ -133,7 +133,7 @@ def card_of(case: Case) -> dict[str, object]:
         "samples": SAMPLES,
         "clip": 1.0,
         "weights": "precision",
-        "payout": "vested",
+        "vesting": "by-round",
         "deadlines": {
             "interest_s": day_s,
             "tick_s": day_s,

@@ -17,5 +17,5 @@ SMALL_CARD = {
     "samples": 100,
     "clip": 1.0,
     "weights": "precision",
-    "payout": "vested",
+    "vesting": "by-round",
 }

@@ -286,7 +286,7 @@ def card(**items: Any) -> TaskCard:
             "samples": RECIPE.samples,
             "clip": RECIPE.clip,
             "weights": RECIPE.weights,
-            "payout": "vested",
+            "vesting": "by-round",
             **items,
         }
     )

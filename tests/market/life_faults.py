@@ -192,9 +192,9 @@ def upfront_pays_with_each_answer_as_well(patch) -> None:
         fresh = unit.answer(task_id, round, who.party) is None
         receipt = accept(market, unit, who, task_id, round=round, body=body)
         task = unit.task(task_id)
-        if fresh and task.card.payout == "upfront" and unit.balance(escrow(task_id)):
+        if fresh and task.card.vesting == "upfront" and unit.balance(escrow(task_id)):
             market.pay(unit, f"{task_id}/{who.party}/{round}", (escrow(task_id), who.party), 1, "")
-        elif fresh and task.card.payout == "upfront":
+        elif fresh and task.card.vesting == "upfront":
             market.pay(unit, f"{task_id}/{who.party}/{round}", (task.buyer, who.party), 1, "")
         return receipt
 

@@ -212,7 +212,7 @@ def test_a_buyer_who_cancels_sees_what_came_back(trading) -> None:
 def test_escrow_that_was_paid_upfront_is_shown_as_it_is(trading) -> None:
     trading.fund(10**8)
     owners = trading.owners(1.0, 1.1, 1.2)
-    task = trading.in_training(owners, payout="upfront")
+    task = trading.in_training(owners, vesting="upfront")
     for owner in owners:
         trading.answer(owner, task)
         assert shown(trading, BUYER, task)["escrow"] == trading.balance(escrow(task.id)) == 0

@@ -153,7 +153,7 @@ def test_vested_pay_follows_answered_rounds_to_the_last_micro_credit(trading, ro
 
 def test_upfront_pay_is_whole_before_round_0_and_never_more(trading) -> None:
     owners = trading.owners(1.0, 1.1)
-    task = trading.in_training(owners, payout="upfront", rounds=2)
+    task = trading.in_training(owners, vesting="upfront", rounds=2)
     pay = {line.owner: line.payment for line in trading.lines(task.id)}
     for _ in range(2):
         for owner in owners:

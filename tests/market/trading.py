@@ -13,7 +13,7 @@ from fedbourse.ledger import OUTSIDE
 from fedbourse.market import answers, buying, clock, selling, views
 from fedbourse.market.parties import Caller, Device
 from fedbourse.market.service import Market, escrow
-from fedbourse.market.task import Line, Plan, State, Task
+from fedbourse.market.task import Line, State, Task, TickReply
 from fedbourse.market.verify import Check, verify_task
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
@@ -42,10 +42,10 @@ def card(**changes) -> TaskCard:
         "samples": 20,
         "clip": 1.0,
         "weights": "precision",
-        "payout": "vested",
+        "vesting": "by-round",
         "max_rho": 100.0,
         "assumptions": Assumptions(weight=20.0),
-        "deadlines": Deadlines(),
+        "deadlines": Deadlines(review_s=0),
     }
     return TaskCard(**(items | changes))
 
@@ -125,7 +125,7 @@ class Trading:
 
     def opened(self, **changes) -> Task:
         task = self.do(buying.create, BUYER, card(**changes))
-        return self.do(buying.open_task, BUYER, task.id)
+        return self.do(buying.open_task, BUYER, task.id, confirm_upfront=True)
 
     def announced(self, owners, *, report: bool = False, **changes) -> Task:
         task = self.opened(**changes)
@@ -139,8 +139,8 @@ class Trading:
             )
         return self.do(buying.announce, BUYER, task.id)
 
-    def plan(self, owner: Owner, task: Task, budget: float | None = None) -> Plan:
-        """Answer the offer with a budget, or with the best one at the announced total."""
+    def plan(self, owner: Owner, task: Task, budget: float | None = None) -> TickReply:
+        """Reply to the offer with a budget, or with the best one at the announced total."""
         if budget is None:
             share = share_at(owner.value, task.total_budget, reward=task.reward / 1e6)
             budget = min(share * task.total_budget, task.card.max_rho)
@@ -154,7 +154,7 @@ class Trading:
         )
 
     def settled(self, owners, *, ticks: int = 60, **changes) -> Task:
-        """Let all owners answer every tick until the market has settled by itself."""
+        """Let all owners reply to every tick until the market has settled by itself."""
         task = self.announced(owners, **changes)
         for _ in range(ticks):
             for owner in owners:

@@ -34,7 +34,7 @@ CARD = TaskCard(
     samples=20,
     clip=1.0,
     weights="equal",
-    payout="vested",
+    vesting="by-round",
 )
 
 

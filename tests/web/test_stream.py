@@ -41,7 +41,7 @@ CARD = TaskCard(
     samples=20,
     clip=1.0,
     weights="equal",
-    payout="vested",
+    vesting="by-round",
 )
 ID = "0" * 23 + "1"
 

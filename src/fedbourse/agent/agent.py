@@ -200,6 +200,7 @@ class Agent:
                 buyer=buyer,
                 card_document=card.document,
                 wish=wish,
+                cap=wish.cap(card, left=self.left),
             )
             before = self.deals.deal(deal.name)
             # One that came to nothing before terms were signed may be tried again.
@@ -258,8 +259,8 @@ class Agent:
                     raise
                 # The market never heard of the interest: it is enough not to say it again.
         self._owner.withdrawn.add(deal.name)
-        if any(account.terms.task == deal.name for account in self.guard.accounts()):
-            self.guard.close(deal.name)
+        if any(account.terms.task == deal.account for account in self.guard.accounts()):
+            self.guard.close(deal.account)
         return self.deals.change(deal, state="declined", outcome=WITHDRAWN)
 
     def follow(

@@ -43,6 +43,21 @@ class Market:
 
 
 @dataclass(frozen=True)
+class Reply:
+    """What the device replied to one tick."""
+
+    offer: str
+    """The hash of the offer."""
+    tick: int
+    total_budget: float
+    """P, as announced."""
+    reward_micro: int
+    """R, as announced."""
+    budget: float
+    """rho, 0 where nothing is sold at that total."""
+
+
+@dataclass(frozen=True)
 class Deal:
     """A task that the device takes part in."""
 
@@ -53,9 +68,11 @@ class Deal:
     buyer: str
     card_document: dict[str, Any]
     wish: Wish
+    cap: float
+    """The most rho to sell to this task, fixed when it was joined."""
     state: DealState = "joined"
-    plans: tuple[tuple[str, float], ...] = ()
-    """The hash of every offer that was answered, and the budget that it was answered with."""
+    replies: tuple[Reply, ...] = ()
+    """What was replied to each tick."""
     terms: dict[str, Any] | None = None
     """The terms as both sides signed them: the document, and both signatures."""
     outcome: str = ""
@@ -63,8 +80,21 @@ class Deal:
 
     @property
     def name(self) -> str:
-        """The name of its account: two markets that use one task's id get two accounts."""
+        """Its name on this device: two markets may use one task's id."""
         return f"{key_id(self.market)}/{self.task}"
+
+    @property
+    def account(self) -> str:
+        """The name of its account with the filter, one for each settlement that was signed.
+
+        Where another owner declines, the price is discovered again and other terms are signed; the
+        account of the first ones is closed with nothing spent.
+        """
+        return self.account_at(int(self.terms["terms"]["tick"])) if self.terms else self.name
+
+    def account_at(self, tick: int) -> str:
+        """Return the name of the account of terms that settle at a tick."""
+        return f"{self.name}@{tick}"
 
     @cached_property
     def card(self) -> TaskCard:
@@ -76,16 +106,17 @@ class Deal:
         """Return what all rounds together bring, in micro-credits; 0 before terms are signed."""
         return int(self.terms["terms"]["payment_micro"]) if self.terms else 0
 
-    def privacy(self, budget: float) -> Terms:
-        """Return what the filter holds this deal to, at a budget."""
-        return privacy_terms(self.card, task=self.name, budget=budget)
+    def privacy(self, budget: float, tick: int) -> Terms:
+        """Return what the filter holds this deal to, at the budget replied to a tick."""
+        return privacy_terms(self.card, task=self.account_at(tick), budget=budget)
 
     @property
     def agreed(self) -> Terms:
         """Return what was agreed."""
         if self.terms is None:
             raise NotFound(f"no terms of task {self.task} were signed")
-        return self.privacy(float(self.terms["terms"]["budget"]))
+        terms = self.terms["terms"]
+        return self.privacy(float(terms["budget"]), int(terms["tick"]))
 
 
 @dataclass(frozen=True)
@@ -151,7 +182,7 @@ class Deals:
         with self._store.statements() as run:
             rows = run.execute(
                 "SELECT round, hash, query, receipt FROM answered WHERE task = ? ORDER BY round",
-                (deal.name,),
+                (deal.account,),
             ).fetchall()
         with _readable("a receipt"):
             return [
@@ -166,7 +197,7 @@ class Deals:
 
     def asked(self, deal: Deal, query: str) -> None:
         """Hear the hash of the query that an answer will be stored for."""
-        self._store.queries[deal.name] = query
+        self._store.queries[deal.account] = query
 
     def unpaid_before(self, deal: Deal) -> int:
         """Return the answers without a receipt in deals with the same market that are over."""
@@ -182,7 +213,7 @@ class Deals:
         with self._store.statements() as run:
             found = run.execute(
                 "SELECT 1 FROM answered WHERE task = ? AND round = ? AND receipt IS NOT NULL",
-                (deal.name, _storable(round)),
+                (deal.account, _storable(round)),
             ).fetchone()
         return found is not None
 
@@ -190,10 +221,10 @@ class Deals:
         """Return how many answers have their receipt, and the rounds of those that have none."""
         with self._store.statements() as run:
             count = "SELECT count(*) FROM answered WHERE task = ?"
-            (answers,) = run.execute(count, (deal.name,)).fetchone()
+            (answers,) = run.execute(count, (deal.account,)).fetchone()
             rows = run.execute(
                 "SELECT round FROM answered WHERE task = ? AND receipt IS NULL ORDER BY round",
-                (deal.name,),
+                (deal.account,),
             ).fetchall()
         return answers - len(rows), [number for (number,) in rows]
 
@@ -202,7 +233,7 @@ class Deals:
         with self._store.statements() as run:
             run.execute(
                 "UPDATE answered SET receipt = ? WHERE task = ? AND round = ? AND receipt IS NULL",
-                (json.dumps(receipt), deal.name, round),
+                (json.dumps(receipt), deal.account, round),
             )
 
     def refused(self, deal: Deal, round: int | None, refusal: Refused) -> None:
@@ -262,11 +293,18 @@ def _storable(round: int) -> int:
 
 def _deal(document: dict[str, Any]) -> Deal:
     wish = Wish(**document.pop("wish"))
-    plans = tuple((offer, float(budget)) for offer, budget in document.pop("plans"))
-    deal = Deal(**document, wish=wish, plans=plans)
+    replies = tuple(Reply(**reply) for reply in document.pop("replies"))
+    deal = Deal(**document, wish=wish, replies=replies)
     if deal.state not in get_args(DealState):
         raise ValueError(deal.state)
-    _ = deal.name, deal.card, deal.terms and deal.agreed, deal.payment
+    _ = (
+        deal.name,
+        deal.account,
+        float(deal.cap),
+        deal.card,
+        deal.terms and deal.agreed,
+        deal.payment,
+    )
     return deal
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedbourse.agent.answering import Answering
+from fedbourse.agent.deals import Reply
 from fedbourse.errors import (
     Conflict,
     InvalidInput,
@@ -23,8 +24,7 @@ from fedbourse.errors import (
     Withdrawn,
 )
 from fedbourse.learning.answer_check import fits_float32
-from fedbourse.privacy.filter import left_of
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number, whole_number
 from fedbourse.wire.canonical import digest
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ _TICKS_MAX = 1000
 _ENDED = ("completed", "cancelled")
 WITHDRAWN = "the owner has withdrawn: nothing was sold"
 """The outcome of a deal from which its owner has stepped back."""
+OUTCOMES = {
+    "left": WITHDRAWN,
+    "missed": "a tick was missed, which counts as zero from then on: nothing was sold",
+    "declined": "the terms were declined: nothing was sold",
+    "unsigned": "the terms were not signed in time: nothing was sold",
+}
+"""How a deal ends whose owner is out of the task, by the market's reason."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,11 @@ class Owner:
     withdrawn: set[str] = field(default_factory=set)
     """The names of deals from which the owner has withdrawn in this process."""
 
+    @property
+    def bid_value(self) -> float:
+        """Return the value that replies follow: the owner's own, or its least price if higher."""
+        return max(self.settings.value, self.settings.limits.least_price)
+
 
 class Following:
     """Follows one deal at one market."""
@@ -75,7 +87,6 @@ class Following:
         """Take up a deal wherever it stands."""
         self.deal, self._client, self._owner = deal, client, owner
         self._planned: str | None = None
-        self._reward: float | None = None
         self._registered = self._confirmed = False
         self._answering: Answering | None = None
         self.waits = False
@@ -100,7 +111,7 @@ class Following:
                 failures = conflicts = 0
             except Conflict as moved:
                 if isinstance(moved, Withdrawn) and self.deal.state == "joined":
-                    self._declined(WITHDRAWN)
+                    self._declined(self._outcome())
                     break
                 conflicts += 1
                 self._tell("moved", sentence=str(moved))
@@ -129,7 +140,9 @@ class Following:
             self._end(state)
         elif state == "open" and not self._registered:
             self._register()
-        elif state == "announced" and self.deal.state == "joined":
+        elif state == "announced":
+            if self.deal.state == "signed":
+                self._reopen()
             self._plan(task)
         elif state in ("settled", "training"):
             if not self._confirmed:
@@ -148,68 +161,83 @@ class Following:
     # announced
 
     def _plan(self, task: dict[str, Any]) -> None:
-        """Answer the announced total, once each."""
+        """Reply to the announced total, once each; a zero stands for every larger one."""
         deal, offer = self.deal, str(task["offer"])
         if offer == self._planned:
             return
         total, reward = self._offered(task)
-        before = dict(deal.plans).get(offer)
-        if before is None:
+        if any(not each.budget and each.total_budget <= total for each in deal.replies):
+            self._planned = offer
+            return
+        reply = next((each for each in deal.replies if each.offer == offer), None)
+        if reply is None:
             budget = deal.wish.plan(
                 deal.card,
-                value=self._owner.settings.value,
-                reward=reward,
+                value=self._owner.bid_value,
+                reward=reward / MICRO_CREDITS_PER_CREDIT,
                 total=total,
-                left=self._left(),
+                cap=deal.cap,
             )
-            if not self._can_draw(budget):
+            if not self._can_draw(budget, task["tick"]):
                 budget = 0.0
-            # Before it leaves: terms are only signed for a budget that was planned.
-            plans = (*deal.plans, (offer, budget))
-            self.deal = self._owner.deals.change(deal, plans=plans)
-        else:
-            budget = before
-        self._client.plan(deal, tick=task["tick"], budget=budget, offer=offer)
+            reply = Reply(offer, task["tick"], total, int(reward), budget)
+            # Before it leaves: terms are only signed for a budget that was replied.
+            self.deal = self._owner.deals.change(deal, replies=(*deal.replies, reply))
+        try:
+            self._client.plan(deal, tick=reply.tick, budget=reply.budget, offer=offer)
+        except InvalidInput as error:  # the market accepts no such reply, so nothing is sold
+            self._client.withdraw(deal.task)
+            self._declined(f"the market refused the reply: {error}")
+            return
         self._planned = offer
-        self._tell("planned", tick=task["tick"], total_budget=total, budget=budget, reward=reward)
+        self._tell(
+            "planned",
+            tick=reply.tick,
+            total_budget=total,
+            budget=reply.budget,
+            reward=reward / MICRO_CREDITS_PER_CREDIT,
+        )
 
-    def _offered(self, task: dict[str, Any]) -> tuple[float, float]:
-        """Return P and R as announced, if they can be, and R is what it was."""
+    def _reopen(self) -> None:
+        """The price is discovered again, since another owner declined: nothing was spent yet."""
+        if any(account.charged for account in self._accounts()):
+            raise Refused(
+                "changed-terms", "the market announces a price again after training has begun"
+            )
+        self._close()
+        self.deal = self._owner.deals.change(self.deal, state="joined", terms=None)
+        self._confirmed = False
+        self._tell("reopened")
+
+    def _offered(self, task: dict[str, Any]) -> tuple[float, int]:
+        """Return P, and R in micro-credits, if they can be, and R is what it was."""
         if not _HASH.fullmatch(task["offer"] or "") or task["tick"] is None:
             raise Refused("offer", "the market announces a reward without an offer or a tick")
-        if len(self.deal.plans) > _TICKS_MAX:
+        if len(self.deal.replies) > _TICKS_MAX:
             raise Refused("offer", f"the market announces more than {_TICKS_MAX} totals")
         try:
             total = number("total_budget", task["total_budget"], above=0)
-            reward = number("reward_micro", task["reward_micro"], above=0)
+            reward = whole_number("reward_micro", task["reward_micro"], at_least=1)
         except InvalidInput as error:
             raise Refused("offer", f"the market's offer is none: {error}") from None
-        if self._reward not in (None, reward):
+        before = self.deal.replies[0].reward_micro if self.deal.replies else reward
+        if reward != before:
             raise Refused(
                 "offer",
-                f"the reward is {reward:.0f} micro-credits now, and was {self._reward:.0f} before; "
-                "it is fixed once it is announced",
+                f"the reward is {reward} micro-credits now, and was {before} before; it is fixed "
+                "once it is announced",
             )
-        self._reward = reward
-        return total, reward / MICRO_CREDITS_PER_CREDIT
+        return total, reward
 
-    def _can_draw(self, budget: float) -> bool:
+    def _can_draw(self, budget: float, tick: int) -> bool:
         """Say whether the device's noise can be drawn for a budget: none is sold for which not."""
         if not budget:
             return False
         try:
-            self._owner.noise([self.deal.privacy(budget)])
+            self._owner.noise([self.deal.privacy(budget, tick)])
         except InvalidNumber:
             return False
         return True
-
-    def _left(self) -> float:
-        """Return what the lifetime cap leaves for this deal."""
-        guard = self._owner.guard
-        return left_of(
-            guard.lifetime_cap,
-            (each for each in guard.accounts() if each.terms.task != self.deal.name),
-        )
 
     # settled
 
@@ -219,8 +247,8 @@ class Following:
         mine = self._client.mine(deal.task)
         line, offered = mine["line"], mine["terms"]
         if line is None:
-            withdrawn = mine.get("withdrawn_ms") is not None
-            self._declined(WITHDRAWN if withdrawn else "not chosen: no budget was sold")
+            reason = (mine["exit"] or {}).get("reason")
+            self._declined(OUTCOMES.get(str(reason), "not chosen: no budget was sold"))
             return
         if line["state"] == "declined":
             self._declined("the terms were declined, or not signed in time")
@@ -247,9 +275,10 @@ class Following:
                 budget=budget,
                 payment=payment,
             )
-            if owner.settings.answers == "float32" and not fits_float32(deal.privacy(budget)):
+            privacy = deal.privacy(budget, int(terms["tick"]))
+            if owner.settings.answers == "float32" and not fits_float32(privacy):
                 raise Refused("float32", "the answers of this task do not fit single precision")
-            owner.guard.agree(deal.privacy(budget))
+            owner.guard.agree(privacy)
         except Refused as refusal:
             owner.deals.refused(deal, None, refusal)
             self._tell("declined", reason=refusal.reason, sentence=str(refusal))
@@ -270,6 +299,11 @@ class Following:
             self._client.decide(self.deal.task, accept=False, terms_digest=digest(terms))
         except (Conflict, InvalidInput, NotFound) as error:
             self._tell("moved", sentence=str(error))
+
+    def _outcome(self) -> str:
+        """Return why the market counts the owner as out of the task, in words."""
+        gone = self._client.mine(self.deal.task)["exit"] or {}
+        return OUTCOMES.get(str(gone.get("reason")), WITHDRAWN)
 
     def _declined(self, outcome: str) -> None:
         self._close()
@@ -333,12 +367,12 @@ class Following:
     def _close(self) -> None:
         """Free what was reserved and not spent."""
         if self._accounts():
-            self._owner.guard.close(self.deal.name)
+            self._owner.guard.close(self.deal.account)
 
     def _accounts(self) -> list[Account]:
         """Return what was reserved for this deal, if anything."""
         accounts = self._owner.guard.accounts()
-        return [account for account in accounts if account.terms.task == self.deal.name]
+        return [account for account in accounts if account.terms.task == self.deal.account]
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

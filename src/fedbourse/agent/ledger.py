@@ -59,10 +59,10 @@ def ledger_of(deals: Deals, guard: Filter) -> Ledger:
     """Return what a device's deals and its filter's accounts say together."""
     accounts = {account.terms.task: account for account in guard.accounts()}
     known = deals.deals()
-    names = {deal.name for deal in known}
+    names = {name for name in accounts if any(name.startswith(f"{deal.name}@") for deal in known)}
     return Ledger(
         lifetime_cap=guard.lifetime_cap,
-        entries=tuple(_entry(deal, deals, accounts.get(deal.name)) for deal in known),
+        entries=tuple(_entry(deal, deals, accounts.get(deal.account)) for deal in known),
         elsewhere=tuple(each for task, each in accounts.items() if task not in names),
         refusals=tuple(deals.refusals()),
     )

@@ -12,7 +12,13 @@ from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import verified
-from fedbourse.wire.messages import answer_message, earned, query_message, terms_message
+from fedbourse.wire.messages import (
+    answer_message,
+    earned,
+    least_pay,
+    query_message,
+    terms_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,21 +127,33 @@ class MarketClient:
             self._line.check_signed(terms, offered["market_signature"])
         except NotSignedIn as error:
             raise Refused("unsigned", str(error)) from None
-        if terms.get("budget") not in [budget for _, budget in deal.plans]:
+        reply = next((each for each in deal.replies if each.tick == terms.get("tick")), None)
+        if reply is None or not reply.budget:
             raise Refused(
                 "changed-terms",
-                f"the terms sell a budget of {terms.get('budget')!r:.30}, which was never planned",
+                f"the terms are of tick {terms.get('tick')!r:.30}, to which nothing was sold",
             )
         expected = terms_message(
             deal.card,
             task=deal.task,
             owner=deal.owner,
-            budget=float(terms["budget"]),
+            tick=reply.tick,
+            total_budget=reply.total_budget,
+            budget=reply.budget,
             payment_micro=_count("payment_micro", terms.get("payment_micro")),
             line=str(terms.get("previous")),
         )
         if terms != expected:
             raise Refused("changed-terms", f"the terms say {_other(terms, expected)}")
+        least = least_pay(
+            budget=reply.budget, total_budget=reply.total_budget, reward_micro=reply.reward_micro
+        )
+        if terms["payment_micro"] < least:
+            raise Refused(
+                "price",
+                f"the pay is {terms['payment_micro']} micro-credits; at the price that was "
+                f"announced at tick {reply.tick} it is at least {least}",
+            )
         if digest(terms) != offered["digest"]:
             raise Refused("changed-terms", "the terms have not the hash that the market shows")
         return terms
@@ -227,7 +245,7 @@ class MarketClient:
             least, most = answered
             due = (
                 deal.payment
-                if deal.card.payout == "upfront"
+                if deal.card.vesting == "upfront"
                 else earned(deal.payment, answered=said, rounds=deal.card.rounds)
             )
             expected = {
@@ -267,7 +285,7 @@ _TASK = {
     "interested": int | None,
 }
 _CARD = {"card": dict, "digest": str}
-_MINE = {"line": dict | None, "terms": dict | None, "receipt": dict | None}
+_MINE = {"line": dict | None, "terms": dict | None, "receipt": dict | None, "exit": dict | None}
 _LINE = {"state": str, "answered": int}
 _OFFERED = {"terms": dict, "digest": str, "market_signature": str}
 _RECEIPT = {"receipt": dict, "market_signature": str}

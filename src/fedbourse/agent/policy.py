@@ -36,10 +36,16 @@ class Limits:
     """Words: a card whose category of data or goal has one of them is refused."""
     only_buyers: tuple[str, ...] = ()
     """Buyers to sell to; everybody where there are none."""
+    accept_upfront: bool = False
+    """Whether tasks are joined that pay everything before round 0."""
 
     def __post_init__(self) -> None:
         """Check every item once."""
         number("least_price", self.least_price, at_least=0)
+        if not isinstance(self.accept_upfront, bool):
+            raise InvalidInput(
+                f"accept_upfront must be true or false; found {self.accept_upfront!r:.60}"
+            )
         whole_number("least_rounds", self.least_rounds, at_least=1)
         for name in ("refused_data", "only_buyers"):
             words = getattr(self, name)
@@ -59,6 +65,12 @@ class Limits:
                 "rounds",
                 f"the owner sells over {self.least_rounds} rounds or more; the card has "
                 f"{card.rounds}, so that one answer without pay costs too much",
+            )
+        if card.vesting == "upfront" and not self.accept_upfront:
+            raise Refused(
+                "upfront",
+                "the card pays everything before round 0, which rewards owners who then deliver "
+                "nothing; the owner's settings do not accept that (accept_upfront)",
             )
         text = f"{card.data} {card.goal}".casefold()
         for word in self.refused_data:

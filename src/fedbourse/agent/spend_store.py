@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fedbourse.privacy.filter import Books
 
-_VERSION = 2  # of the tables below, kept in the file's user_version
+_VERSION = 3  # of the tables below, kept in the file's user_version
 _APPLICATION = 0x66626D31  # marks the file as ours, kept in its application_id
 
 # The CHECK and the triggers repeat the rules of privacy.filter where nothing can go around them.

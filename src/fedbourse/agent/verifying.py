@@ -91,7 +91,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
         if deal.terms is None:
             raise _Nothing("no terms were signed")
         most = max((each["receipt"]["earned_micro"] for each in receipts), default=0)
-        if deal.card.payout == "upfront":
+        if deal.card.vesting == "upfront":
             most = deal.payment if receipts else mine["line"]["earned_micro"]
         _same("what was earned", mine["line"]["earned_micro"], most)
         return f"{most} micro-credits on both sides"

@@ -34,9 +34,20 @@ class Wish:
                 f"a budget of {self.budget:g} is more than the most to sell, {self.most:g}"
             )
 
+    def cap(self, card: TaskCard, *, left: float) -> float:
+        """Return the most to sell to a task; ``left`` is left of the lifetime cap.
+
+        It is fixed when the owner joins: replies that follow another cap each tick would
+        contradict each other.
+        """
+        return min(card.max_rho, left, *([self.most] if self.most else []))
+
     def plan(
-        self, card: TaskCard, *, value: float, reward: float, total: float, left: float
+        self, card: TaskCard, *, value: float, reward: float, total: float, cap: float
     ) -> float:
-        """Return the budget to answer an announced total with; ``left`` is left of the cap."""
+        """Return the budget to reply to an announced total with; 0 where it pays too little."""
+        if value >= reward / total:
+            return 0.0
         best = total * share_at(value, total, reward=reward) if self.budget is None else self.budget
-        return max(0.0, min(best, card.max_rho, left, *([self.most] if self.most else [])))
+        budget = min(max(best, card.min_budget), cap)
+        return budget if budget >= card.min_budget else 0.0

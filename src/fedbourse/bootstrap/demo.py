@@ -186,7 +186,7 @@ def _card(
         samples=samples,
         clip=settings.clip,
         weights=settings.weights,
-        payout="vested",
+        vesting="by-round",
         start_seed=settings.seed,
         # An accuracy of 1 is worth no more.
         max_reward=min(max(settings.weight, REWARD_MIN), REWARD_MAX)

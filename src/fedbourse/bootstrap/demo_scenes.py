@@ -127,7 +127,7 @@ def _card(
         samples=samples,
         clip=1.0,
         weights="precision",
-        payout="vested",
+        vesting="by-round",
         max_reward=max_reward,
         assumptions=Assumptions(
             weight=600.0, chance=pilot[0], ceiling=pilot[1], values_low=20.0, values_high=90.0

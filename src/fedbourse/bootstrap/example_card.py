@@ -31,7 +31,7 @@ def example_card(data: str | None = None) -> dict[str, Any]:
         samples=1000,
         clip=1.0,
         weights="precision",
-        payout="vested",
+        vesting="by-round",
         max_reward=20.0,
         assumptions=Assumptions(weight=20.0, chance=0.75, ceiling=0.9),
         validation="5000 flights of the buyer's own.",

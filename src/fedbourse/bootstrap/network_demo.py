@@ -305,7 +305,7 @@ def _card(source: Source) -> TaskCard:
         samples=SAMPLES,
         clip=1.0,
         weights="precision",
-        payout="vested",
+        vesting="by-round",
         # A round waits for a device that was killed: time enough to come back.
         deadlines=Deadlines(interest_s=90, tick_s=5, plans_s=60, terms_s=30, round_s=12),
         validation=f"{len(source.buyer)} flights of the buyer's own",

@@ -25,7 +25,7 @@ _TEXT_MAX = 2000
 _ASSUMED = Assumptions(weight=1.0)
 _SAME = (
     "goal", "data", "validation", "scaling", "features", "classes", "step_size", "rounds",
-    "samples", "clip", "weights", "start_seed", "payout", "max_reward", "max_rho",
+    "samples", "clip", "weights", "start_seed", "vesting", "max_reward", "max_rho",
     "min_participants",
 )  # fmt: skip
 """Items that the form and the card call alike."""
@@ -75,7 +75,7 @@ class NewTask(Supposed):
     layout: Annotated[str, AfterValidator(_layout)] | None = None
     weights: Literal["precision", "equal"] = "precision"
     start_seed: Annotated[int, Field(ge=0, le=2**53)] = 0
-    payout: Literal["vested", "upfront"] = "vested"
+    vesting: Literal["by-round", "upfront"] = "by-round"
     interest_s: Span
     plans_s: Span
     tick_s: Span
@@ -118,7 +118,7 @@ STARTS = {
     "reward_kind": "fixed",
     "reward": "2",
     "max_reward": "20",
-    "payout": "vested",
+    "vesting": "by-round",
     "min_participants": "2",
     "weight": "20",
     "accuracy": "precision",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Task
+    from fedbourse.market.task import ExitReason, Task
 
 router = APIRouter()
 Owner = Annotated[KnownPageVisit, Depends(signed_in("owner"))]
@@ -83,11 +83,19 @@ def own_page(visit: Owner, before: Before = "") -> Response:
     return page(visit, "own.html", before=before, **visit.read(read))
 
 
+_EXIT_WORDS: dict[ExitReason, str] = {
+    "left": "withdrawn",
+    "missed": "missed a tick",
+    "declined": "declined",
+    "unsigned": "not signed in time",
+}
+
+
 def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any] | None:
     """Return an owner's part in a task as the market knows it; None where it has none."""
     interest = unit.interest(task.id, caller.party)
-    withdrawal = unit.withdrawal(task.id, caller.party)
-    if interest is None and withdrawal is None:
+    gone = unit.exit(task.id, caller.party)
+    if interest is None and gone is None:
         return None
     mine = views.mine(market, unit, caller, task.id)
     line, plan, rounds = mine["line"], mine["plan"], task.card.rounds
@@ -100,15 +108,15 @@ def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str
         "ended": task.state in ENDED,
         "rounds": rounds,
         "interest": interest,
-        "withdrawn_ms": mine["withdrawn_ms"],
-        "may_withdraw": withdrawal is None and (task.state, Command.WITHDRAW) in LIFE,
+        "exit": mine["exit"],
+        "may_withdraw": gone is None and (task.state, Command.WITHDRAW) in LIFE,
         "plan": plan["budget"] if plan else None,
         "line": line,
         "budget": budget,
         "answered": answered,
         "spent": 0.0 if budget is None else budget * answered / rounds,
         "erased": line is not None and budget is None,
-        "words": "withdrawn" if withdrawal else _words(task, line, plan),
+        "words": _EXIT_WORDS[gone.reason] if gone else _words(task, line, plan),
     }
 
 

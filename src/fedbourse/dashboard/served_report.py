@@ -15,7 +15,6 @@ import numpy as np
 
 from fedbourse.errors import Conflict
 from fedbourse.game import ACCURACY_MODELS, Accuracy
-from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import training_of
 from fedbourse.market.service import escrow, show
@@ -114,7 +113,6 @@ def _lines(unit: Unit, caller: Caller | None, task: Task) -> list[Line] | None:
 
 
 def _owner(task: Task, line: Line) -> Document:
-    entry = views.line_entry(task, line, trained=True)
     budget = line.budget
     spent = None if budget is None else budget * line.answered / task.card.rounds
     terms = None if budget is None else privacy_terms(task.card, task=task.id, budget=budget)
@@ -125,7 +123,7 @@ def _owner(task: Task, line: Line) -> Document:
         "noise_scale": None if terms is None else terms.scale,
         "payment_micro": line.payment,
         "answered": line.answered,
-        "earned_micro": entry["earned_micro"],
+        "earned_micro": line.earned,
         "spent": spent,
         # Rounded up to what pages show: it is a promise.
         "spent_epsilon": math.ceil(1000 * epsilon(rho=spent, delta=DELTA)) / 1000 if spent else 0.0,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 Stepper = Annotated[KnownPageVisit, Depends(signed_in("buyer", "operator"))]
-StepName = Literal["open", "announce", "settle", "train", "cancel"]
+StepName = Literal["open", "announce", "train", "cancel"]
 _REASON_MAX = 400
 
 
@@ -55,7 +55,6 @@ STEPS: dict[str, Step] = {
     "announce": Step(
         Command.ANNOUNCE, "Announce the reward", "Hold the reward and announce it", buying.announce
     ),
-    "settle": Step(Command.SETTLE, "Settle now", "Settle with these plans", buying.settle),
     "train": Step(Command.TRAIN, "Start training", "Start training", training.start),
     "cancel": Step(Command.CANCEL, "Cancel the task", "Cancel the task", buying.cancel),
 }
@@ -254,7 +253,7 @@ def _waiting(unit: Unit, task: Task) -> dict[str, int]:
     if task.state is State.OPEN:
         return {"interested": unit.count_interests(task.id)}
     if task.state is State.ANNOUNCED:
-        return {"planned": unit.count_plans(task.id, tick=task.tick)}
+        return {"planned": unit.count_replies(task.id, task.tick)}
     if task.state is State.SETTLED:
         return {
             "offered": unit.count_lines(task.id, state="offered"),

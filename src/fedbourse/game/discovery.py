@@ -1,16 +1,23 @@
-"""The same equilibrium without anybody revealing a value.
+"""Price discovery: the same equilibrium without anybody revealing a value.
 
-The market announces a total budget P. Each owner answers with the share s(P) of it that would be
-its best; the market sees only how many answers are above 0 and what they sum to, and moves P until
-the shares sum to 1. For the linear cost the move
+The market announces a total budget P. Each owner replies with the budget r that is best for it at
+that total, a share s = r/P; the market sees only how many replies are above 0 and what their shares
+sum to, and moves P until the shares sum to 1. Shares fall as P rises, so every tick narrows a
+bracket: P is too small where the shares sum to more than 1, and large enough where they do not.
+
+For the linear cost the move
 
     P <- P (k - 1) / (k - sum of shares)
 
-is Newton's method on a convex, piecewise linear function: it ends after finitely many rounds, and
+is Newton's method on a convex, piecewise linear function: it ends after finitely many ticks, and
 on the way the excess of the shares times the slope falls to a quarter or less with every move (the
-two ratios sum to at most 1). Where it does not, the answers are not those of linear costs (caps,
-other costs, owners who stay silent), and the market goes on with a bracket and false position (the
-Illinois rule), which needs the same two sums, and that shares fall as P rises.
+two ratios sum to at most 1). Where it does not, the replies are not those of linear costs (caps,
+floors, other costs), and the bracket is closed by false position, with a bisection after every move
+that did not halve it.
+
+Discovery has **converged** where the bracket is at most ``CONVERGED`` of P. Converged or not, a
+task settles at the lowest announced total whose replies sum to at most it (``qualifying``): there
+the reward buys each unit of budget for at least the price that owners replied to.
 
 ``best_reply_rounds`` is what does *not* work: owners who all reply at once to each other's last
 budgets overshoot, and for five or more equal owners the budgets swing ever wider.
@@ -18,10 +25,9 @@ budgets overshoot, and for five or more equal owners the budgets swing ever wide
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,119 +41,164 @@ from fedbourse.units import number, whole_number
 if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
 
-SETTLED = 1e-12
-"""Relative move of P at which it stands still."""
-_FITS = 1e-6  # how far the shares' sum may lie from 1, for each owner, where P stands still
+CONVERGED = 1e-6
+"""The width of the bracket, as a part of P, at which discovery ends."""
+TICKS_MAX = 60
+"""Ticks after which a task settles by rule, whether or not the bracket is that narrow."""
+_PROBE = 1e-12  # how far beside a Newton estimate P is announced, so that the bracket closes
 _ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
+_STEP = 4.0  # what P is multiplied or divided by while only one side of the bracket is known
 
 
 @dataclass(frozen=True)
-class _End:
-    """One end of the bracket: ln P, and the logarithm of the shares' sum there."""
+class TickSum:
+    """What the market sees of one tick."""
 
-    log_total: float
-    log_sum: float
+    total_budget: float
+    """P, as announced."""
+    positive: int
+    """k: replies above 0."""
+    share_sum: float
+    """The sum of r/P over all replies."""
+
+    @property
+    def too_small(self) -> bool:
+        """Say whether owners want more than this total."""
+        return self.share_sum > 1.0
+
+    @property
+    def newton(self) -> float | None:
+        """Return the root of the tangent for linear costs; None where it has none."""
+        if self.positive < 2 or self.share_sum >= self.positive:
+            return None
+        return self.total_budget * (self.positive - 1) / (self.positive - self.share_sum)
+
+    @property
+    def steepness(self) -> float:
+        """Return the excess of the shares times the slope, which Newton's moves quarter."""
+        slope = max(self.positive - self.share_sum, 0.0) / self.total_budget
+        return abs(self.share_sum - 1.0) * slope
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The market's side: the total that it announces now, and how it got there."""
+    """The market's side: the total that it announces now, and the ticks that led there."""
 
     total_budget: float
-    """P, as announced."""
-    rounds: int = 0
-    """Rounds of answers so far."""
-    settled: bool = False
-    """P stands still: the answers to it are the equilibrium's shares."""
-    _newton: bool = True
-    _steepness: float | None = None  # excess of shares times slope before the last Newton move
-    _low: _End | None = None  # the last total known to be too small
-    _high: _End | None = None  # the last known to be too large
-    _moved: Literal["low", "high", ""] = ""
+    """P, to be announced next; the qualifying total once discovery has converged."""
+    ticks: tuple[TickSum, ...] = ()
+    newton: bool = True
+    """Whether the replies so far may be those of linear costs."""
+    stalls: int = 0
+    """Moves that did not halve the bracket, since the replies are not those of linear costs."""
 
     @classmethod
     def start(cls, *, cost: str | PrivacyCost | Cost = "linear", total_budget: float) -> Discovery:
         """Announce a first total; any will do."""
         first = number("total_budget", total_budget, above=0, error=InvalidGame)
-        return cls(first, _newton=isinstance(cost_named(cost), Linear))
+        return cls(first, newton=isinstance(cost_named(cost), Linear))
 
-    @classmethod
-    def read(cls, text: str) -> Discovery:
-        """Return what ``written`` wrote."""
-        parts = json.loads(text)
-        ends = {name: _End(**parts[name]) for name in ("_low", "_high") if parts[name]}
-        return cls(**(parts | ends))
+    @property
+    def low(self) -> TickSum | None:
+        """The tick with the largest total that is too small."""
+        return max((t for t in self.ticks if t.too_small), key=_total_of, default=None)
 
-    def written(self) -> str:
-        """Return the whole state as text, to go on with later."""
-        return json.dumps(asdict(self))
+    @property
+    def qualifying(self) -> TickSum | None:
+        """The tick with the lowest total whose replies sum to at most it: where a task settles."""
+        return min((t for t in self.ticks if not t.too_small), key=_total_of, default=None)
+
+    @property
+    def converged(self) -> bool:
+        """Say whether the bracket is narrow enough."""
+        return self._width <= math.log1p(CONVERGED)
+
+    @property
+    def _width(self) -> float:
+        """The width of the bracket in ln P; infinite while one end is missing."""
+        low, high = self.low, self.qualifying
+        if low is None or high is None:
+            return math.inf
+        return math.log(high.total_budget / low.total_budget)
 
     def move(self, *, positive: int, share_sum: float) -> Discovery:
-        """Return the next announcement, given how many answered and what their shares sum to."""
+        """Return the next announcement, given how many replied and what their shares sum to."""
         whole_number("positive", positive, at_least=0, error=InvalidGame)
-        number("share_sum", share_sum, at_least=0, at_most=positive, error=InvalidGame)
-        after = self._narrowed(math.log(max(share_sum, 0.01)))  # silence has no logarithm
-        if self._newton and not self._falls(positive, share_sum):
-            after = replace(after, _newton=False)
-        steepness = None
-        if not after._newton:
-            total = after._between()
-        elif positive < 2:
-            total = self.total_budget / 4
-        elif share_sum >= positive:  # a total so small that every share rounds to 1
-            total = self.total_budget * 4
-        else:
-            total = self.total_budget * (positive - 1) / (positive - share_sum)
-            steepness = abs(share_sum - 1.0) * (positive - share_sum) / self.total_budget
-            if share_sum < 1:  # coming from the right, Newton may land anywhere on the left
-                steepness = math.inf
-        after = replace(after, _steepness=steepness)
-        # Where answers contradicted each other, a bracket can close around a wrong total.
-        fits = abs(share_sum - 1.0) <= _FITS * max(positive, 1)
-        still = abs(total - self.total_budget) <= SETTLED * self.total_budget
-        if still and not fits:
-            after = replace(after, _low=None) if share_sum < 1 else replace(after, _high=None)
-            total, still = after._between(), False
-        return replace(after, total_budget=total, rounds=self.rounds + 1, settled=still)
+        number("share_sum", share_sum, at_least=0, error=InvalidGame)
+        return self.after(TickSum(self.total_budget, positive, share_sum))
 
-    def _falls(self, positive: int, share_sum: float) -> bool:
-        """Say whether the last Newton move did what it does for linear costs."""
-        excess = share_sum - 1.0
-        if self._steepness is None or abs(excess) <= _ROUNDING * positive:
+    def after(self, tick: TickSum) -> Discovery:
+        """Return the discovery after a tick, whichever total was announced at it."""
+        seen = replace(self, ticks=(*self.ticks, tick))
+        if self.newton and not self._falls(tick):
+            seen = replace(seen, newton=False)
+        if not seen.newton and 2 * seen._width > self._width:
+            seen = replace(seen, stalls=self.stalls + 1)
+        if seen.converged and seen.qualifying is not None:
+            return replace(seen, total_budget=seen.qualifying.total_budget)
+        return replace(seen, total_budget=seen._next(tick))
+
+    def _falls(self, tick: TickSum) -> bool:
+        """Say whether the last move did what Newton's does for linear costs.
+
+        The tangent of a convex curve never overshoots its root, from whichever side.
+        """
+        before = self.ticks[-1] if self.ticks else None
+        if before is None or before.newton is None:
             return True
-        slope = max(positive - share_sum, 0.0) / self.total_budget
-        return excess > 0 and excess * slope <= self._steepness / 4
+        if abs(tick.share_sum - 1.0) <= _ROUNDING * tick.positive:
+            return True
+        if not before.too_small:
+            return tick.too_small
+        return tick.too_small and tick.steepness <= before.steepness / 4
 
-    def _narrowed(self, log_sum: float) -> Discovery:
-        """Replace one end; where the other has stayed twice, halve its height (Illinois)."""
-        here = _End(math.log(self.total_budget), log_sum)
-        if log_sum >= 0:
-            stale = self._high if self._high and self._moved == "low" and not self._newton else None
-            high = replace(stale, log_sum=stale.log_sum / 2) if stale else self._high
-            return replace(self, _low=here, _high=high, _moved="low")
-        stale = self._low if self._low and self._moved == "high" and not self._newton else None
-        low = replace(stale, log_sum=stale.log_sum / 2) if stale else self._low
-        return replace(self, _low=low, _high=here, _moved="high")
+    def _next(self, tick: TickSum) -> float:
+        """Return the total to announce after a tick that did not end the discovery."""
+        low, high = self.low, self.qualifying
+        guess = tick.newton if self.newton else None
+        if low is None:
+            below = None if guess is None or guess >= tick.total_budget else guess
+            return tick.total_budget / _STEP if below is None else below * (1 - _PROBE)
+        if high is None:
+            above = None if guess is None or guess <= tick.total_budget else guess
+            return tick.total_budget * _STEP if above is None else above * (1 + _PROBE)
+        if guess is not None:
+            # On the last linear piece the guess is the root: it is announced from both sides.
+            beside = guess * (1 - _PROBE if tick is high else 1 + _PROBE)
+            if low.total_budget < beside < high.total_budget:
+                return beside
+        return _between(low, high, bisect=bool(self.stalls % 2))
 
-    def _between(self) -> float:
-        """Return the total at which a straight line through both ends, in logarithms, is 0."""
-        if self._low is None:
-            return self.total_budget / 4
-        if self._high is None:
-            return self.total_budget * 4
-        low, high = self._low, self._high
-        part = low.log_sum / (low.log_sum - high.log_sum)
-        return math.exp(low.log_total + part * (high.log_total - low.log_total))
+
+def _total_of(tick: TickSum) -> float:
+    return tick.total_budget
+
+
+def _between(low: TickSum, high: TickSum, *, bisect: bool) -> float:
+    """Return a total inside the bracket: its middle, or where a straight line in logarithms is 0.
+
+    False position keeps one end for long where the curve is bent; it never gets closer to an end
+    than a thousandth of the bracket.
+    """
+    part = 0.5
+    if not bisect:
+        above = math.log(low.share_sum)
+        below = math.log(max(high.share_sum, 0.01))  # silence has no logarithm
+        part = min(max(above / (above - below), 1e-3), 1 - 1e-3) if above > below else 0.5
+    width = math.log(high.total_budget / low.total_budget)
+    return low.total_budget * math.exp(part * width)
 
 
 @dataclass(frozen=True, eq=False)
 class Discovered:
-    """How a discovery went: the totals announced, and the budgets that answer the last one."""
+    """How a discovery went: the totals announced, and the budgets replied to the qualifying one."""
 
     budgets: FloatArray
     total_budget: float
+    """The qualifying total; the budgets sum to at most it."""
     rounds: int
     totals: tuple[float, ...]
+    converged: bool
 
 
 def share_at(
@@ -157,7 +208,7 @@ def share_at(
     reward: float,
     cost: str | PrivacyCost | Cost = "linear",
 ) -> float:
-    """Return an owner's answer to an announced total: the share of it that is best for the owner.
+    """Return an owner's reply to an announced total: the share of it that is best for the owner.
 
     >>> share_at(1.0, 2.0, reward=4.0)
     0.5
@@ -174,28 +225,36 @@ def discover(
     cost: str | PrivacyCost | Cost = "linear",
     caps: object = None,
     start: float | None = None,
-    rounds_max: int = 200,
+    ticks_max: int = TICKS_MAX,
 ) -> Discovered:
-    """Play a whole discovery: owners with these values answer, the market moves.
+    """Play a whole discovery: owners with these values reply, the market moves.
 
-    An owner with a cap never answers with more than it.
+    An owner with a cap never replies with more than it. Where the bracket has not closed after
+    ``ticks_max`` ticks, the budgets are those of the qualifying tick all the same.
 
     >>> discover([1.0, 1.0, 2.0], reward=8.0).rounds
-    3
+    4
     """
     game = Game.of(values, reward=reward, cost=cost, caps=caps)
     if game.cost.entry:
         raise InvalidGame(f"discovery needs a cost without an entry cost; found {game.cost.name}")
+    whole_number("ticks_max", ticks_max, at_least=1, error=InvalidGame)
     market = Discovery.start(cost=game.cost, total_budget=game.reward if start is None else start)
-    totals = [market.total_budget]
-    while not market.settled:
-        if market.rounds >= whole_number("rounds_max", rounds_max, at_least=1):
-            raise NoEquilibrium(f"the total budget has not settled after {rounds_max} rounds")
+    while not market.converged and len(market.ticks) < ticks_max:
         shares = game.shares(market.total_budget)
         market = market.move(positive=int(np.count_nonzero(shares)), share_sum=float(shares.sum()))
-        totals.append(market.total_budget)
-    budgets = game.shares(market.total_budget) * market.total_budget
-    return Discovered(budgets, market.total_budget, market.rounds, tuple(totals))
+    settled = market.qualifying
+    if settled is None:
+        raise NoEquilibrium(
+            f"after {ticks_max} ticks owners still want more than every total announced"
+        )
+    return Discovered(
+        budgets=game.shares(settled.total_budget) * settled.total_budget,
+        total_budget=settled.total_budget,
+        rounds=len(market.ticks),
+        totals=tuple(tick.total_budget for tick in market.ticks),
+        converged=market.converged,
+    )
 
 
 def best_reply_rounds(

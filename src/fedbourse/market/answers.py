@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed
 from fedbourse.learning.answer_check import fault_of
-from fedbourse.market.buying import ROUNDS_MAX, known
+from fedbourse.market.buying import ROUNDS_MAX
 from fedbourse.market.lifecycle import Command
-from fedbourse.market.service import escrow, taken_by_owner
+from fedbourse.market.service import escrow, present, taken_by_owner
 from fedbourse.market.task import Answer, RefusedAnswer
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.messages import answer_message, earned, privacy_terms, receipt_message
@@ -70,7 +70,7 @@ def accept_answer(
     if before is not None:  # it came while this one waited for the line
         return _repeated(unit, before, body_hash, refused)
     query = unit.query_hash(task.id, round)
-    check_answer(body, task.card, budget=known(line.budget), task=task.id, refused=refused)
+    check_answer(body, task.card, budget=present(line.budget), task=task.id, refused=refused)
     message = answer_message(
         task=task.id, round=round, owner=caller.party, vector_hash=body_hash, query=query
     )
@@ -81,11 +81,11 @@ def _paid(
     market: Market, unit: Unit, task: Task, line: Line, *, body: bytes, hash: str
 ) -> dict[str, Any]:
     """Store a good answer with its receipt, and pay what it earned."""
-    answered = unit.count_answer(task.id, line.owner)
+    answered = line.answered + 1
     due = earned(line.payment, answered=answered, rounds=task.card.rounds)
-    paid = earned(line.payment, answered=answered - 1, rounds=task.card.rounds)
-    if task.card.payout == "upfront":
-        due = paid = line.payment
+    if task.card.vesting == "upfront":
+        due = line.payment
+    unit.deliver(task.id, line.owner, answered=answered, earned=due)
     receipt = receipt_message(
         task=task.id,
         owner=line.owner,
@@ -106,10 +106,10 @@ def _paid(
             at_ms=market.now_ms(),
         )
     )
-    if due > paid:
+    if due > line.earned:
         memo = f"answer {answered} of {task.card.rounds}"
         id = f"{task.id}/{line.owner}/{answered}"
-        market.pay(unit, id, (escrow(task.id), line.owner), due - paid, memo)
+        market.pay(unit, id, (escrow(task.id), line.owner), due - line.earned, memo)
     return signed
 
 

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedbourse.errors import Conflict, InvalidInput, NoEquilibrium, NotFound
-from fedbourse.game.discovery import Discovery
-from fedbourse.market import log, training
-from fedbourse.market.buying import announce, cancel, offer, settle
-from fedbourse.market.lifecycle import ACTIVE, Command
+from fedbourse.market import training
+from fedbourse.market.buying import announce, cancel
+from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.parties import MARKET
-from fedbourse.market.selling import BUDGET_MIN
-from fedbourse.market.service import taken
-from fedbourse.market.settlement import shares_at
+from fedbourse.market.price_discovery import close_tick, restart, too_few
 from fedbourse.market.task import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from fedbourse.game.columns import FloatArray
     from fedbourse.market.ports import Store, Unit
     from fedbourse.market.service import Market
     from fedbourse.market.task import Task
-
-
-TICKS_MAX = 200
-"""However fast devices answer, there are no more announcements; honest ones need some twenty."""
 
 
 def advance(market: Market, store: Store) -> int:
@@ -78,20 +67,14 @@ def _is_due(market: Market, unit: Unit, task: Task) -> bool:
         return True
     if task.state is State.ANNOUNCED:
         over = task.tick_ends_ms is not None and now >= task.tick_ends_ms
-        asked = _asked(unit, task)
-        too_few = asked < task.card.min_participants
-        return over or too_few or unit.count_plans(task.id, tick=task.tick) >= asked
+        replies = unit.count_replies(task.id, task.tick)
+        return over or replies >= task.asked or too_few(unit, task)
     if task.state is State.SETTLED:
-        return not unit.count_lines(task.id, state="offered")
+        return task.review_ends_ms is None and not unit.count_lines(task.id, state="offered")
     if task.state is State.TRAINING:
         signed = unit.count_lines(task.id, state="signed")
         return unit.count_answers(task.id, task.round) >= signed
     return False
-
-
-def _asked(unit: Unit, task: Task) -> int:
-    """Return how many owners an offer asks: those who were interested and have not withdrawn."""
-    return task.interested - unit.count_withdrawn(task.id)
 
 
 def _interest_is_over(market: Market, unit: Unit, task: Task) -> None:
@@ -99,38 +82,17 @@ def _interest_is_over(market: Market, unit: Unit, task: Task) -> None:
 
 
 def _tick_is_over(market: Market, unit: Unit, task: Task) -> None:
-    """Move P by what owners answered; settle where it stands still, or where time is up."""
-    task = taken(unit, MARKET, task.id, Command.TICK)
-    plans = log.Root()
-    before = Discovery.read(task.discovery)
-    positive, share_sum = shares_at(before.total_budget, _budgets(unit, task, plans))
-    now = before.move(positive=positive, share_sum=share_sum)
-    seen = {
-        "answered": unit.count_plans(task.id, tick=task.tick),
-        "positive": positive,
-        "share_sum": share_sum,
-        "plans_root": plans.hex(),
-    }
-    over = task.deadline_ms is not None and market.now_ms() >= task.deadline_ms
-    silent = now.total_budget < BUDGET_MIN  # nobody sells at any price
-    too_few = _asked(unit, task) < task.card.min_participants
-    if over or silent or too_few or now.settled or task.tick >= TICKS_MAX:
-        market.record(unit, task, "last-tick", seen | {"stands_still": now.settled})
-        _or_cancel(market, unit, task, lambda: settle(market, unit, MARKET, task.id))
-        return
-    task = replace(task, tick=task.tick + 1, discovery=now.written())
-    offer(market, unit, task, now.total_budget, previous=task.offer, extra=seen)
-
-
-def _budgets(unit: Unit, task: Task, plans: log.Root) -> Iterator[FloatArray]:
-    """Yield all budgets, and add the leaves of their plans."""
-    for budgets, leaves in unit.columns("plans", task.id, "budget", "leaf"):
-        plans.add(leaves)
-        yield np.array(budgets, dtype=np.float64)
+    _or_cancel(market, unit, task, lambda: close_tick(market, unit, task.id))
 
 
 def _terms_are_over(market: Market, unit: Unit, task: Task) -> None:
-    _or_cancel(market, unit, task, lambda: training.start(market, unit, MARKET, task.id))
+    """Discover again without who declined; else let the buyer look, and then start training."""
+    if task.review_ends_ms is not None:
+        _or_cancel(market, unit, task, lambda: training.start(market, unit, MARKET, task.id))
+    elif unit.count_lines(task.id, state="signed") < unit.count_lines(task.id):
+        _or_cancel(market, unit, task, lambda: restart(market, unit, task.id))
+    else:
+        _or_cancel(market, unit, task, lambda: training.review(market, unit, task.id))
 
 
 def _round_is_over(market: Market, unit: Unit, task: Task) -> None:

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbourse.learning.answer_check import answer_numbers, square_sum_bounds
-from fedbourse.market.buying import known
-from fedbourse.market.service import show
+from fedbourse.market.service import present, show
 from fedbourse.market.task import Drift
 from fedbourse.wire.messages import privacy_terms
 
@@ -60,7 +59,7 @@ def mean_and_drift(unit: Unit, task: Task) -> FloatArray:
     """
     d, names = task.card.dimension, {each.owner for each in unit.answers(task.id, task.round)}
     scales = {
-        line.owner: privacy_terms(task.card, task=task.id, budget=known(line.budget)).scale
+        line.owner: privacy_terms(task.card, task=task.id, budget=present(line.budget)).scale
         for line in unit.lines(task.id)
         if line.owner in names
     }

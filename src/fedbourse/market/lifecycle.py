@@ -24,6 +24,7 @@ class Command(StrEnum):
     TICK = "tick"
     SETTLE = "settle"
     DECIDE = "decide"
+    RESTART = "restart"
     TRAIN = "train"
     ANSWER = "answer"
     CLOSE_ROUND = "close-round"
@@ -51,9 +52,10 @@ LIFE: dict[tuple[State, Command], Rule] = {
     (State.ANNOUNCED, Command.PLAN): Rule(("owner",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.WITHDRAW): Rule(("owner",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.TICK): Rule(("market",), State.ANNOUNCED),
-    (State.ANNOUNCED, Command.SETTLE): Rule(_STARTER, State.SETTLED),
+    (State.ANNOUNCED, Command.SETTLE): Rule(("market",), State.SETTLED),
     (State.ANNOUNCED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
     (State.SETTLED, Command.DECIDE): Rule(("owner",), State.SETTLED),
+    (State.SETTLED, Command.RESTART): Rule(("market",), State.ANNOUNCED),
     (State.SETTLED, Command.TRAIN): Rule(_STARTER, State.TRAINING),
     (State.SETTLED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
     (State.TRAINING, Command.ANSWER): Rule(("owner",), State.TRAINING),

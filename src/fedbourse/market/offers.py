@@ -109,7 +109,7 @@ def choose_reward(
         amount, method = float(card.reward), "as the card says"
     if card.max_reward is not None and amount > card.max_reward:
         amount, method = card.max_reward, f"{method}, but not above the card's max_reward"
-    return _micro(amount), method
+    return micro_credits_of(amount), method
 
 
 def likely_reward(card: TaskCard, owners: int) -> float:
@@ -157,7 +157,8 @@ def _best(card: TaskCard, owners: int, reported: object) -> float:
     return float(offer.reward)
 
 
-def _micro(amount: float) -> MicroCredits:
+def micro_credits_of(amount: float) -> MicroCredits:
+    """Return a reward in credits as whole micro-credits."""
     if not amount <= REWARD_MAX:
         raise InvalidGame(f"reward must be at most {REWARD_MAX:g} credits; found {amount:g}")
     reward = MicroCredits(round(amount * MICRO_CREDITS_PER_CREDIT))

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
         Answer,
         Drift,
         Entry,
+        Exit,
         Interest,
         Line,
         LineState,
         Mark,
         Payout,
-        Plan,
         RefusedAnswer,
         Response,
         Round,
         State,
         Task,
-        Withdrawal,
+        TickReply,
     )
     from fedbourse.units import MicroCredits
 
 Lock = Literal["none", "share", "change"]
 """none: just read; share: nobody changes it before this transaction ends; change: nor shares it."""
-Said = Literal["interests", "plans", "lines"]
+Said = Literal["interests", "lines"]
 """What there is one of for each owner and task."""
 AT_ONCE = 1 << 16
 """How many owners' records are in memory at a time where all of them are read."""
@@ -95,7 +95,7 @@ class Participation(Protocol):
     def columns(
         self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
     ) -> Iterator[tuple[tuple[Any, ...], ...]]:
-        """Return these columns of all owners' interests, plans or lines, so many at a time.
+        """Return these columns of all owners' interests or lines, so many at a time.
 
         None stands for what was withheld or erased. Whoever reads twice sees the same where the
         task is locked, or the transaction only reads.
@@ -107,29 +107,50 @@ class Participation(Protocol):
     def report_number(self, task: str, number: int) -> tuple[int, str]:
         """Return when, and by whom, this one of the values that are told came in; 1 is first."""
 
-    def put_plan(self, plan: Plan) -> None:
-        """Store a plan, in place of an earlier one of the same owner."""
+    def put_reply(self, reply: TickReply) -> None:
+        """Store a reply, in place of an earlier one to the same tick."""
 
-    def plan(self, task: str, owner: str) -> Plan | None:
-        """Return an owner's plan."""
+    def replies_of(self, task: str, owner: str) -> list[TickReply]:
+        """Return an owner's replies, by tick."""
 
-    def plans(self, task: str, *, after: str = "", limit: int | None = None) -> list[Plan]:
-        """Return those whose owner's name comes after this one."""
+    def replies(self, task: str, owners: Collection[str]) -> dict[str, list[TickReply]]:
+        """Return the replies of several owners, each by tick."""
 
-    def count_plans(self, task: str, *, tick: int) -> int:
-        """Return how many owners have answered this tick."""
+    def replies_in(
+        self, task: str, tick: int, *names: str, at_once: int = AT_ONCE
+    ) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """Return these columns of all replies to a tick of owners who are not out of the task."""
 
-    def withdraw(self, withdrawal: Withdrawal, *, from_interests: bool) -> None:
-        """Store that an owner has withdrawn, and forget its plan; its interest too where asked.
+    def count_replies(self, task: str, tick: int) -> int:
+        """Return how many owners have replied to this tick."""
 
-        What was answered to its earlier writes about the task is forgotten as well.
+    def count_asked(self, task: str, *, total_budget: float) -> int:
+        """Return how many owners must reply to this total: not out, and no zero below it."""
+
+    def miss_tick(self, task: str, *, tick: int, total_budget: float, at_ms: int) -> int:
+        """Close a tick: who had to reply and did not is out; return how many.
+
+        Who replied zero need not reply to this total or a larger one any more.
         """
 
-    def withdrawal(self, task: str, owner: str) -> Withdrawal | None:
-        """Return when an owner has withdrawn; None where it has not."""
+    def add_exit(self, gone: Exit) -> None:
+        """Store that an owner is out of a task, unless it is already."""
 
-    def count_withdrawn(self, task: str) -> int:
-        """Return how many of those whose interest is kept have withdrawn."""
+    def withdraw(self, gone: Exit, *, from_interests: bool) -> None:
+        """Store that an owner has left, and forget its replies; its interest too where asked.
+
+        What was answered to its earlier writes about the task is forgotten as well. The hashes of
+        replies to closed ticks stay: the log vouches for them.
+        """
+
+    def exit(self, task: str, owner: str) -> Exit | None:
+        """Return how an owner got out of a task; None where it did not."""
+
+    def exits(self, task: str, owners: Collection[str]) -> dict[str, Exit]:
+        """Return how several owners got out of a task; who did not is left out."""
+
+    def count_exits(self, task: str) -> int:
+        """Return how many of those whose interest is kept are out."""
 
     def add_lines(self, lines: Iterable[Line]) -> None:
         """Store a settlement: up to a million lines."""
@@ -140,19 +161,22 @@ class Participation(Protocol):
     def lines(self, task: str, *, after: str = "", limit: int | None = None) -> list[Line]:
         """Return lines whose owner's name comes after this one."""
 
-    def count_lines(self, task: str, *, state: LineState) -> int:
-        """Return how many lines are in a state."""
+    def count_lines(self, task: str, *, state: LineState | None = None) -> int:
+        """Return how many lines there are, or how many are in a state."""
+
+    def drop_lines(self, task: str) -> None:
+        """Forget a settlement that is made again."""
 
     def decide_line(
         self, task: str, owner: str, state: LineState, *, signature: str | None = None
     ) -> None:
         """Store that an owner signed or declined."""
 
-    def decline_silent(self, task: str) -> None:
-        """Turn every line that is still offered into a declined one."""
+    def deliver(self, task: str, owner: str, *, answered: int, earned: MicroCredits) -> None:
+        """Store how many rounds an owner has delivered, and what it has earned in all."""
 
-    def count_answer(self, task: str, owner: str) -> int:
-        """Add one to an owner's answered rounds and return them."""
+    def earn(self, task: str, owner: str, amount: int) -> None:
+        """Add to what an owner has earned."""
 
     def erase(self, task: str, owner: str) -> None:
         """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound, Withdrawn
+from fedbourse.game.activity import Reply, contradiction
 from fedbourse.market import log
 from fedbourse.market.lifecycle import ENDED, Command, after
-from fedbourse.market.service import follows, show, taken_by_owner
-from fedbourse.market.task import Interest, Line, LineState, Plan, State, Withdrawal
-from fedbourse.units import number
+from fedbourse.market.price_discovery import BUDGET_MIN
+from fedbourse.market.service import follows, present, show, taken_by_owner
+from fedbourse.market.task import (
+    Exit,
+    ExitReason,
+    Interest,
+    Line,
+    LineState,
+    State,
+    TickReply,
+)
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.keys import verified
 from fedbourse.wire.messages import interest_message, plan_message, terms_message
@@ -19,9 +30,9 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
     from fedbourse.market.task import Task
+    from fedbourse.wire.card import TaskCard
 
 VALUE_MAX = 1e100
-BUDGET_MIN = 1e-100
 BUDGET_MAX = 1e100
 """Beyond these, products of what owners say leave the range of doubles."""
 
@@ -37,7 +48,7 @@ def register_interest(
 ) -> Interest:
     """Store an owner's interest; its value only if it chooses to tell it."""
     task = taken_by_owner(market, unit, caller, task_id, Command.INTEREST)
-    _refuse_withdrawn(unit, task, caller)
+    _refuse_out(unit, task, caller)
     if value is not None:
         value = number("value", value, at_least=1 / VALUE_MAX, at_most=VALUE_MAX)
     follows(previous, task.card.digest, "card")
@@ -64,59 +75,104 @@ def submit_plan(
     tick: int,
     budget: float,
     previous: str,
-) -> Plan:
-    """Store the budget with which an owner answers the offer of this tick."""
+) -> TickReply:
+    """Store the budget with which an owner replies to the offer of this tick.
+
+    It may be replaced until the tick closes. Replies that no owner with one convex cost gives are
+    refused (``game.activity``).
+    """
     task = taken_by_owner(market, unit, caller, task_id, Command.PLAN)
-    _refuse_withdrawn(unit, task, caller)
-    if unit.interest(task.id, caller.party) is None:
+    _refuse_out(unit, task, caller)
+    interest = unit.interest(task.id, caller.party)
+    if interest is None:
         raise NotAllowed(f"{caller.party} registered no interest before the offer")
     if tick != task.tick:
         raise Conflict(f"the offer stands at tick {task.tick}; the plan is for tick {tick}")
+    if task.tick_ends_ms is not None and market.now_ms() >= task.tick_ends_ms:
+        raise Conflict(f"tick {tick} has ended")
     follows(previous, task.offer, "offer")
-    most = min(task.card.max_rho, BUDGET_MAX)
-    budget = number("budget", budget, at_least=0, at_most=most) + 0.0  # no -0.0
-    if 0 < budget < BUDGET_MIN:
-        raise InvalidInput(f"budget must be 0 or at least {BUDGET_MIN:g}; found {budget:g}")
+    budget = _checked_budget(task.card, budget)
+    _refuse_contradiction(unit, task, caller, budget)
     salt = market.salt()
     message = plan_message(
         task=task.id, owner=caller.party, tick=tick, budget=budget, offer=previous
     )
-    plan = Plan(
+    reply = TickReply(
         task=task.id,
-        owner=caller.party,
         tick=tick,
+        owner=caller.party,
         budget=budget,
         salt=salt,
         leaf=log.leaf(salt, message),
         at_ms=market.now_ms(),
     )
-    unit.put_plan(plan)
-    return plan
+    # A zero stands for every larger total: saying it again changes nothing.
+    if interest.zero_from is None or interest.zero_from > present(task.total_budget):
+        unit.put_reply(reply)
+    return reply
 
 
-def withdraw(market: Market, unit: Unit, caller: Caller, task_id: str) -> Withdrawal:
-    """Step back from a task before it is settled, for good; a token is enough.
+def _checked_budget(card: TaskCard, budget: float) -> float:
+    most = min(card.max_rho, BUDGET_MAX)
+    budget = number("budget", budget, at_least=0, at_most=most) + 0.0  # no -0.0
+    least = max(card.min_budget, BUDGET_MIN)
+    if 0 < budget < least:
+        raise InvalidInput(f"budget must be 0 or at least {least:g}; found {budget:g}")
+    return budget
+
+
+def _refuse_contradiction(unit: Unit, task: Task, caller: Caller, budget: float) -> None:
+    earlier = [
+        Reply(reply.tick, task.totals[reply.tick], reply.budget)
+        for reply in unit.replies_of(task.id, caller.party)
+        if reply.tick < task.tick and reply.budget is not None
+    ]
+    reason = contradiction(
+        Reply(task.tick, task.totals[task.tick], budget),
+        earlier,
+        reward=present(task.reward) / MICRO_CREDITS_PER_CREDIT,
+        floor=task.card.min_budget,
+        linear=task.card.cost == "linear",
+    )
+    if reason is not None:
+        raise InvalidInput(reason)
+
+
+def withdraw(market: Market, unit: Unit, caller: Caller, task_id: str) -> Exit:
+    """Leave a task before it is settled, for good; a token is enough.
 
     While it is open the interest goes away. Once the reward is announced the log vouches for the
-    interest, so that only the plan goes: the owner counts as one who stays silent.
+    interest, so that it stays, and none of the owner's replies counts any more.
     """
     caller.require("owner")
     # Alone: a plan that is on its way must not come in after the one that is forgotten.
     task = show(unit.task(task_id, lock="change"), caller)
-    before = unit.withdrawal(task.id, caller.party)
+    before = unit.exit(task.id, caller.party)
     if before is not None:
         return before
     after(task.state, Command.WITHDRAW, by="owner")
     if unit.interest(task.id, caller.party) is None:
         raise NotFound(f"{caller.party} registered no interest in task {task.id}")
-    withdrawal = Withdrawal(task=task.id, owner=caller.party, at_ms=market.now_ms())
-    unit.withdraw(withdrawal, from_interests=task.state is State.OPEN)
-    return withdrawal
+    gone = Exit(task.id, caller.party, task.tick, "left", market.now_ms())
+    unit.withdraw(gone, from_interests=task.state is State.OPEN)
+    if task.state is State.ANNOUNCED:
+        asked = unit.count_asked(task.id, total_budget=present(task.total_budget))
+        unit.save_task(replace(task, asked=asked))
+    return gone
 
 
-def _refuse_withdrawn(unit: Unit, task: Task, caller: Caller) -> None:
-    if unit.withdrawal(task.id, caller.party) is not None:
-        raise Withdrawn("you have withdrawn from this task; that cannot be taken back")
+_OUT: dict[ExitReason, str] = {
+    "left": "you have withdrawn from this task; that cannot be taken back",
+    "missed": "you did not reply to tick {tick}; a missed tick counts as zero from then on",
+    "declined": "you have declined the terms of this task; that cannot be taken back",
+    "unsigned": "you did not sign the terms of this task in time",
+}
+
+
+def _refuse_out(unit: Unit, task: Task, caller: Caller) -> None:
+    gone = unit.exit(task.id, caller.party)
+    if gone is not None:
+        raise Withdrawn(_OUT[gone.reason].format(tick=gone.tick))
 
 
 def offered_terms(market: Market, task: Task, line: Line) -> dict[str, Any]:
@@ -127,6 +183,8 @@ def offered_terms(market: Market, task: Task, line: Line) -> dict[str, Any]:
         task.card,
         task=task.id,
         owner=line.owner,
+        tick=present(task.settled_tick),
+        total_budget=task.totals[present(task.settled_tick)],
         budget=line.budget,
         payment_micro=line.payment,
         line=line.leaf,

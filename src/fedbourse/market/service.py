@@ -1,8 +1,8 @@
 """What every command of the market shares: key, clock, salts, the log, and money for a task.
 
-The commands themselves are functions in ``buying``, ``selling``, ``training`` and ``clock``. Each
-takes the market, a transaction (``ports.Unit``) and the caller, checks them against the table of
-``lifecycle``, and leaves an event in the task's log.
+The commands themselves are functions in ``buying``, ``selling``, ``price_discovery``,
+``training`` and ``clock``. Each takes the market, a transaction (``ports.Unit``) and the caller,
+checks them against the table of ``lifecycle``, and leaves an event in the task's log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedbourse.errors import Conflict, NotAllowed, NotFound
 from fedbourse.ledger import Transfer
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from fedbourse.wire.keys import SigningKey
 
 
+T = TypeVar("T")
+FUND = "fund"
+"""The account of unearned pay. No token or device can stand for it: it is not a party's name."""
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -45,6 +50,8 @@ class Market:
     key: SigningKey
     now_ms: Callable[[], int] = field(default=_now_ms)
     salt: Callable[[], str] = field(default=_salt)
+    fund_pays_to: str = "nobody yet: it stays in the account"
+    """Whom the fund of unearned pay is paid out to, as the operator publishes it."""
 
     def moment_in(self, seconds: float) -> int:
         """Return the moment this many seconds from now."""
@@ -68,18 +75,28 @@ class Market:
         """Move money once, from one account to another."""
         unit.post([Transfer(id, *route, MicroCredits(amount), memo)], at_ms=self.now_ms())
 
-    def refund(self, unit: Unit, task: Task) -> int:
-        """Give the buyer back what is left in escrow, and return how much that is."""
-        left = unit.balance(escrow(task.id))
-        if left:
-            route = escrow(task.id), task.buyer
-            self.pay(unit, f"{task.id}/refund", route, left, "not earned")
-        return left
+    @property
+    def fund(self) -> dict[str, str]:
+        """Where unearned pay goes: the account, and whom it is paid out to."""
+        return {"account": FUND, "pays_to": self.fund_pays_to}
 
 
 def escrow(task_id: str) -> str:
     """Return the name of a task's escrow account."""
     return f"escrow:{task_id}"
+
+
+def enough(task: Task, count: int, what: str) -> None:
+    """Refuse to go on with fewer owners than the card wants."""
+    needed = task.card.min_participants
+    if count < needed:
+        raise Conflict(f"the card needs {needed} participants, and {count} {what}")
+
+
+def present(value: T | None) -> T:
+    """Return what a task in this state always has."""
+    assert value is not None
+    return value
 
 
 def taken(unit: Unit, caller: Caller, task_id: str, command: Command) -> Task:

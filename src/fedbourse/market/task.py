@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from fedbourse.units import MicroCredits
+
 if TYPE_CHECKING:
-    from fedbourse.units import MicroCredits
     from fedbourse.wire.card import TaskCard
+
+
+_NOTHING = MicroCredits(0)
 
 
 class State(StrEnum):
@@ -43,10 +47,18 @@ class Task:
     tick_ends_ms: int | None = None
     total_budget: float | None = None
     """P, as announced at this tick."""
-    discovery: str = ""
-    """How P is moved on, as JSON (``game.discovery``)."""
+    totals: tuple[float, ...] = ()
+    """P of every tick so far."""
+    first_tick: int = 0
+    """The first tick of this run of discovery: it runs again where an owner declines."""
+    asked: int = 0
+    """How many devices this tick waits for: a zero stands for every larger total."""
+    settled_tick: int | None = None
+    """The tick whose replies are the plans; None before the settlement."""
     offer: str = ""
-    """The hash of the last offer, which plans refer to."""
+    """The hash of the last offer, which replies refer to."""
+    review_ends_ms: int | None = None
+    """When training starts, once everybody has signed: until then the buyer may look and cancel."""
     round: int = 0
     """The open round while training, counting from 0."""
     last_sequence: int = -1
@@ -66,15 +78,20 @@ class Interest:
     leaf: str
     """The salted hash of the message, which the log vouches for."""
     at_ms: int
+    zero_from: float | None = None
+    """The smallest total to which the owner has replied zero: that holds at every larger one."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The budget that an owner would sell at the total announced at a tick."""
+class TickReply:
+    """The budget that an owner would sell at the total announced at a tick.
+
+    It is final when the tick closes. The replies to the tick that a task settles at are its plans.
+    """
 
     task: str
-    owner: str
     tick: int
+    owner: str
     budget: float | None
     """rho, 0 or more; None once it was erased."""
     salt: str
@@ -82,12 +99,19 @@ class Plan:
     at_ms: int
 
 
+ExitReason = Literal["left", "missed", "declined", "unsigned"]
+"""left: by its own wish; missed: no reply to a tick; declined: its terms; unsigned: in time."""
+
+
 @dataclass(frozen=True)
-class Withdrawal:
-    """An owner has stepped back from a task before it was settled, for good."""
+class Exit:
+    """An owner is out of a task before training began, for good; no reply of it counts any more."""
 
     task: str
     owner: str
+    tick: int
+    """The tick at or after which it went."""
+    reason: ExitReason
     at_ms: int
 
 
@@ -112,7 +136,11 @@ class Line:
     signature: str | None = None
     """The device's signature of its terms."""
     answered: int = 0
-    """Rounds answered so far."""
+    """Rounds delivered so far."""
+    earned: MicroCredits = _NOTHING
+    """What was paid so far, of ``payment``."""
+    held: MicroCredits = _NOTHING
+    """What is earned and held back, of ``earned``: none yet."""
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from fedbourse.errors import Conflict
 from fedbourse.learning.models import model_named
 from fedbourse.ledger import Transfer
 from fedbourse.market import log
-from fedbourse.market.buying import cancel, enough, known
+from fedbourse.market.buying import cancel
 from fedbourse.market.drift import mean_and_drift
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.parties import MARKET
 from fedbourse.market.service import escrow, role_of, taken
 from fedbourse.market.task import Round
+from fedbourse.market.unearned import empty_escrow
 from fedbourse.units import MicroCredits
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import query_message
@@ -31,32 +32,36 @@ if TYPE_CHECKING:
     from fedbourse.wire.card import TaskCard
 
 
+def review(market: Market, unit: Unit, task_id: str) -> Task:
+    """Everybody has signed: let the buyer look at the settlement for as long as the card says."""
+    task = unit.task(task_id, lock="change")
+    if not task.card.deadlines.review_s:
+        return start(market, unit, MARKET, task_id)
+    ends = market.moment_in(task.card.deadlines.review_s)
+    task = replace(task, review_ends_ms=ends, deadline_ms=ends)
+    return market.record(unit, task, "signed", {"review_ends_ms": ends})
+
+
 def start(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
-    """Open round 0 with those who signed; the pay of the others goes back to the buyer."""
+    """Open round 0 with those who signed: all who were chosen."""
     task = taken(unit, caller, task_id, Command.TRAIN)
-    waiting = unit.count_lines(task.id, state="offered")
-    if waiting and market.now_ms() < known(task.deadline_ms):
-        raise Conflict(f"{waiting} owners have neither signed nor declined, and still may")
-    unit.decline_silent(task.id)
     lines = unit.lines(task.id)
-    signed = [line for line in lines if line.state == "signed"]
-    enough(task, len(signed), "have signed")
-    declined = known(task.reward) - sum(line.payment for line in signed)
-    if declined:
-        route = escrow(task.id), task.buyer
-        market.pay(unit, f"{task.id}/declined", route, declined, "declined")
-    if task.card.payout == "upfront":
-        _pay_upfront(market, unit, task, signed)
+    waiting = sum(line.state == "offered" for line in lines)
+    if waiting:
+        raise Conflict(f"{waiting} owners have neither signed nor declined, and still may")
+    if any(line.state == "declined" for line in lines):
+        raise Conflict("an owner has declined; the price is discovered again without it")
+    if task.card.vesting == "upfront":
+        _pay_upfront(market, unit, task, lines)
+    task = replace(task, review_ends_ms=None)
     task = market.record(
         unit,
         task,
         "training",
         {
             "by": role_of(caller, task),
-            "signed": len(signed),
-            "declined": len(lines) - len(signed),
-            "declined_micro": declined,
-            "signatures_root": log.root([_hash(str(line.signature)) for line in signed]),
+            "signed": len(lines),
+            "signatures_root": log.root([_hash(str(line.signature)) for line in lines]),
         },
     )
     return _open_round(market, unit, task, 0, start_model(task.card), previous=task.last_hash)
@@ -97,15 +102,15 @@ def close_round(market: Market, unit: Unit, task_id: str) -> Task:
 
 
 def _complete(market: Market, unit: Unit, task: Task, model: FloatArray, *, previous: str) -> Task:
-    """Store the last model, and give back what nobody earned."""
+    """Store the last model, and empty the escrow of what nobody earned."""
     state: State = after(task.state, Command.COMPLETE, by="market")
     now = market.now_ms()
     data = model.astype("<f8").tobytes()
     last = Round(task.id, task.card.rounds, data, _hash(data), previous, previous, now, now)
     unit.add_round(last)
-    refunded = market.refund(unit, task)
+    remainder = empty_escrow(market, unit, task, closed_rounds=task.card.rounds)
     task = replace(task, state=state, round=task.card.rounds, deadline_ms=None)
-    body = {"model_hash": last.model_hash, "refunded_micro": refunded}
+    body = {"model_hash": last.model_hash, **remainder.document}
     return market.record(unit, task, "completed", body)
 
 
@@ -140,6 +145,8 @@ def _pay_upfront(market: Market, unit: Unit, task: Task, signed: list[Line]) -> 
         )
         for line in signed
     ]
+    for line in signed:
+        unit.earn(task.id, line.owner, line.payment)
     unit.post(transfers, at_ms=market.now_ms())
 
 

@@ -18,7 +18,6 @@ from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import escrow, show, was_opened
 from fedbourse.market.task import State
-from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Line, Round, Task
+    from fedbourse.market.task import Line, Round, Task, TickReply
 
 Document = dict[str, Any]
 
@@ -48,6 +47,8 @@ def task_document(task: Task) -> Document:
         "tick": task.tick,
         "tick_ends_ms": task.tick_ends_ms,
         "total_budget": task.total_budget,
+        "settled_tick": task.settled_tick,
+        "review_ends_ms": task.review_ends_ms,
         "offer": task.offer or None,
         "round": task.round,
         "rounds": task.card.rounds,
@@ -99,17 +100,18 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
     caller.require("owner")
     task = show(unit.task(task_id), caller)
     interest = unit.interest(task.id, caller.party)
-    plan = unit.plan(task.id, caller.party)
+    replies = unit.replies_of(task.id, caller.party)
     line = unit.line(task.id, caller.party)
     last = unit.last_answer(task.id, caller.party)
-    withdrawal = unit.withdrawal(task.id, caller.party)
+    gone = unit.exit(task.id, caller.party)
     return {
         "task": task.id,
         "owner": caller.party,
         "interest": asdict(interest) if interest else None,
-        "plan": asdict(plan) if plan else None,
-        "withdrawn_ms": withdrawal.at_ms if withdrawal else None,
-        "line": line_entry(task, line, trained=_trained(unit, task)) if line else None,
+        "plan": _plan(task, replies),
+        "replies": [asdict(reply) for reply in replies],
+        "exit": asdict(gone) if gone else None,
+        "line": line_entry(line) if line else None,
         "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
         "receipt": json.loads(last.receipt) if last else None,
     }
@@ -131,22 +133,18 @@ def proof(unit: Unit, caller: Caller, task_id: str) -> Document:
     }
 
 
-def line_entry(task: Task, line: Line, *, trained: bool = False) -> Document:
+def _plan(task: Task, replies: list[TickReply]) -> Document | None:
+    """Return the reply that counts: to the tick that was settled at, else the last one."""
+    counting = [reply for reply in replies if task.settled_tick in (None, reply.tick)]
+    return asdict(counting[-1]) if counting else None
+
+
+def line_entry(line: Line) -> Document:
     """Return a line of the settlement, with what it has earned so far."""
     entry = asdict(line)
-    upfront = task.card.payout == "upfront" and trained
-    entry["payment_micro"] = entry.pop("payment")
-    entry["earned_micro"] = (
-        line.payment * (line.state == "signed")
-        if upfront
-        else earned(line.payment, answered=line.answered, rounds=task.card.rounds)
-    )
+    for name in ("payment", "earned", "held"):
+        entry[f"{name}_micro"] = entry.pop(name)
     return entry
-
-
-def _trained(unit: Unit, task: Task) -> bool:
-    """Say whether training ever began: a task can be cancelled before it or in it."""
-    return unit.has_round(task.id, 0)
 
 
 def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: int) -> Document:
@@ -155,17 +153,15 @@ def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: in
     task = unit.task(task_id)
     interests = unit.interests(task.id, after=after, limit=limit)
     last = interests[-1].owner if interests else after
-    plans = {plan.owner: plan for plan in unit.plans(task.id, after=after, limit=limit)}
-    trained = _trained(unit, task)
-    lines = {
-        line.owner: line_entry(task, line, trained=trained)
-        for line in unit.lines(task.id, after=after, limit=limit)
-    }
+    names = [each.owner for each in interests]
+    replies, exits = unit.replies(task.id, names), unit.exits(task.id, names)
+    lines = {line.owner: line_entry(line) for line in unit.lines(task.id, after=after, limit=limit)}
     owners = [
         {
             "owner": each.owner,
             "interest": asdict(each),
-            "plan": asdict(plans[each.owner]) if each.owner in plans else None,
+            "replies": [asdict(reply) for reply in replies.get(each.owner, [])],
+            "exit": asdict(exits[each.owner]) if each.owner in exits else None,
             "line": lines.get(each.owner),
         }
         for each in interests
@@ -192,6 +188,10 @@ def query(unit: Unit, caller: Caller, task_id: str, *, after: int) -> Round | No
     return unit.round(task.id, task.round) if task.round > after else None
 
 
+_MOVES = {"escrow": "held", "released": "released", "refund": "refunded", "fund": "fund"}
+"""What transfers of escrow are for, by the end of their id; all others pay owners."""
+
+
 def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     """Return the totals of a task: for its buyer, auditors and the operator.
 
@@ -200,15 +200,16 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     task = show(unit.task(task_id), caller)
     if caller.party != task.buyer:
         caller.require("auditor", "operator")
-    money = {"held": 0, "declined": 0, "refunded": 0, "earned": 0}
+    money = {"held": 0, "released": 0, "refunded": 0, "fund": 0, "earned": 0}
     after, page = 0, 10_000
     while entries := unit.entries(account=escrow(task.id), after=after, limit=page):
         for entry in entries:
-            kind = {"escrow": "held", "declined": "declined", "refund": "refunded"}.get(
+            kind = _MOVES.get(
                 entry.id.rpartition("/")[2] if entry.id.count("/") == 1 else "", "earned"
             )
             money[kind] += entry.amount
         after = entries[-1].sequence
+    money["held"] -= money["released"]
     left = visible_escrow(unit, caller, task)
     money["earned"] -= left - unit.balance(escrow(task.id))
     counts = {

@@ -77,8 +77,12 @@ tasks = Table(
     _number("tick"),
     _maybe_number("tick_ends_ms"),
     Column("total_budget", Double),
-    _text("discovery"),
+    _text("totals"),
+    _number("first_tick"),
+    _number("asked"),
+    _maybe_number("settled_tick"),
     _text("offer"),
+    _maybe_number("review_ends_ms"),
     _number("round"),
     _number("last_sequence"),
     _text("last_hash"),
@@ -116,36 +120,41 @@ interests = Table(
     _text("salt"),
     _text("leaf"),
     _number("at_ms"),
+    Column("zero_from", Double),
     PrimaryKeyConstraint("task", "owner"),
     Index("ix_interests_owner", "owner"),
     sqlite_with_rowid=False,
 )
 
-plans = Table(
-    "plans",
+# Replies to one tick lie together; an owner's own are found by index.
+replies = Table(
+    "replies",
     metadata,
     _task(),
-    _name("owner"),
     _number("tick"),
+    _name("owner"),
     Column("budget", Double),
     _text("salt"),
     _text("leaf"),
     _number("at_ms"),
-    PrimaryKeyConstraint("task", "owner"),
+    PrimaryKeyConstraint("task", "tick", "owner"),
     _not_negative("budget"),
-    Index("ix_plans_task_tick", "task", "tick"),
+    Index("ix_replies_task_owner", "task", "owner"),
     sqlite_with_rowid=False,
 )
 
-# An owner who has withdrawn may not come back, whatever else of it is gone.
-withdrawals = Table(
-    "withdrawals",
+# An owner who is out may not come back, whatever else of it is gone.
+exits = Table(
+    "exits",
     metadata,
     _task(),
     _name("owner"),
+    _number("tick"),
+    _name("reason"),
     _number("at_ms"),
     PrimaryKeyConstraint("task", "owner"),
-    Index("ix_withdrawals_owner", "owner"),
+    CheckConstraint("reason IN ('left', 'missed', 'declined', 'unsigned')", name="reason"),
+    Index("ix_exits_owner", "owner"),
     sqlite_with_rowid=False,
 )
 
@@ -162,8 +171,11 @@ lines = Table(
     _name("state"),
     Column("signature", Text),
     _number("answered"),
+    _number("earned"),
+    _number("held"),
     PrimaryKeyConstraint("task", "owner"),
     CheckConstraint("state IN ('offered', 'signed', 'declined')", name="state"),
+    CheckConstraint("held >= 0 AND held <= earned", name="held"),
     _not_negative("budget"),
     _not_negative("payment"),
     _not_negative("answered"),

@@ -1,4 +1,4 @@
-"""Interests, plans and settlements in SQL: lists of a million rows."""
+"""Interests, replies to ticks and settlements in SQL: lists of a million rows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Table, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from fedbourse.errors import NotFound
 from fedbourse.market.ports import AT_ONCE
-from fedbourse.market.task import Interest, Line, Plan, Withdrawal
-from fedbourse.storage.schema import interests, lines, plans, responses, withdrawals
+from fedbourse.market.task import Exit, Interest, Line, TickReply
+from fedbourse.storage.schema import exits, interests, lines, replies, responses
 from fedbourse.storage.unit import Part, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from fedbourse.market.ports import Lock, Said
     from fedbourse.market.task import LineState
+    from fedbourse.units import MicroCredits
 
 _AT_ONCE = 10_000
 _LINE = select(lines).where(lines.c.task == bindparam("task"), lines.c.owner == bindparam("owner"))
@@ -27,13 +40,17 @@ _COUNT_LINES = (
     .select_from(lines)
     .where(lines.c.task == bindparam("task"), lines.c.state == bindparam("state"))
 )
-_COUNT_ANSWER = (
+_DELIVER = (
     update(lines)
     .where(lines.c.task == bindparam("of_task"), lines.c.owner == bindparam("of_owner"))
-    .values(answered=lines.c.answered + 1)
-    .returning(lines.c.answered)
+    .values(answered=bindparam("now_answered"), earned=bindparam("now_earned"))
 )
-_TABLES = {table.name: table for table in (interests, plans, lines)}
+_COUNT_REPLIES = (
+    select(func.count())
+    .select_from(replies)
+    .where(replies.c.task == bindparam("task"), replies.c.tick == bindparam("tick"))
+)
+_TABLES = {table.name: table for table in (interests, lines)}
 _LINE_COLUMNS = tuple(column.name for column in lines.columns)
 
 
@@ -60,12 +77,18 @@ class SqlParticipation(Part):
     def columns(
         self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
     ) -> Iterator[tuple[tuple[Any, ...], ...]]:
-        """Return these columns of all owners' interests, plans or lines, so many at a time."""
+        """Return these columns of all owners' interests or lines, so many at a time."""
+        table = _TABLES[said]
+        return self._columns(table, table.c.task == task, names, at_once)
+
+    def _columns(
+        self, table: Table, which: ColumnElement[bool], names: tuple[str, ...], at_once: int
+    ) -> Iterator[tuple[tuple[Any, ...], ...]]:
         # Pages along the key, and no cursor of the server's: one that is left open does not outlive
         # a savepoint that is undone, and closing it then would break the transaction.
-        table, after = _TABLES[said], ""
+        after = ""
         query = select(table.c.owner, *(table.c[name] for name in names))
-        query = query.where(table.c.task == task, table.c.owner > bindparam("after"))
+        query = query.where(which, table.c.owner > bindparam("after"))
         query = query.order_by(table.c.owner).limit(at_once)
         while rows := self._run(query, {"after": after}).all():
             owners, *columns = zip(*rows, strict=True)
@@ -85,41 +108,85 @@ class SqlParticipation(Part):
         at_ms, owner = self._run(query).one()
         return int(at_ms), str(owner)
 
-    def put_plan(self, plan: Plan) -> None:
-        """Store a plan, in place of an earlier one of the same owner."""
-        self._put(plans, vars(plan) | {"budget": storable("a budget", plan.budget)})
+    def put_reply(self, reply: TickReply) -> None:
+        """Store a reply, in place of an earlier one to the same tick."""
+        self._put(replies, vars(reply) | {"budget": storable("a budget", reply.budget)})
 
-    def plan(self, task: str, owner: str) -> Plan | None:
-        """Return an owner's plan."""
-        row = self._run(select(plans).where(_whose(plans, task, owner))).first()
-        return row and Plan(*row)
+    def replies_of(self, task: str, owner: str) -> list[TickReply]:
+        """Return an owner's replies, by tick."""
+        return self.replies(task, [owner]).get(owner, [])
 
-    def plans(self, task: str, *, after: str = "", limit: int | None = None) -> list[Plan]:
-        """Return those whose owner's name comes after this one."""
-        return [Plan(*row) for row in self._page(plans, task, after, limit)]
+    def replies(self, task: str, owners: Collection[str]) -> dict[str, list[TickReply]]:
+        """Return the replies of several owners, each by tick."""
+        query = select(replies).where(replies.c.task == task, replies.c.owner.in_(owners))
+        by_owner: dict[str, list[TickReply]] = {}
+        for row in self._run(query.order_by(replies.c.owner, replies.c.tick)):
+            by_owner.setdefault(row.owner, []).append(TickReply(*row))
+        return by_owner
 
-    def count_plans(self, task: str, *, tick: int) -> int:
-        """Return how many owners have answered this tick."""
-        return self._count(plans, and_(plans.c.task == task, plans.c.tick == tick))
+    def replies_in(
+        self, task: str, tick: int, *names: str, at_once: int = AT_ONCE
+    ) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """Return these columns of all replies to a tick of owners who are not out of the task."""
+        which = and_(replies.c.task == task, replies.c.tick == tick, ~_is_out(replies))
+        return self._columns(replies, which, names, at_once)
 
-    def withdraw(self, withdrawal: Withdrawal, *, from_interests: bool) -> None:
-        """Store that an owner has withdrawn, and forget its plan; its interest too where asked."""
-        task, owner = withdrawal.task, withdrawal.owner
-        self._run(insert(withdrawals).values(**vars(withdrawal)))
-        for table in (plans, interests) if from_interests else (plans,):
-            self._run(delete(table).where(_whose(table, task, owner)))
-        self._forget_responses(task, owner)
+    def count_replies(self, task: str, tick: int) -> int:
+        """Return how many owners have replied to this tick."""
+        return int(self._run(_COUNT_REPLIES, {"task": task, "tick": tick}).scalar_one())
 
-    def withdrawal(self, task: str, owner: str) -> Withdrawal | None:
-        """Return when an owner has withdrawn; None where it has not."""
-        row = self._run(select(withdrawals).where(_whose(withdrawals, task, owner))).first()
-        return row and Withdrawal(*row)
+    def count_asked(self, task: str, *, total_budget: float) -> int:
+        """Return how many owners must reply to this total: not out, and no zero below it."""
+        return self._count(interests, _is_asked(task, total_budget))
 
-    def count_withdrawn(self, task: str) -> int:
-        """Return how many of those whose interest is kept have withdrawn."""
-        kept = and_(interests.c.task == task, interests.c.owner == withdrawals.c.owner)
-        interested = select(interests.c.owner).where(kept).exists()
-        return self._count(withdrawals, and_(withdrawals.c.task == task, interested))
+    def miss_tick(self, task: str, *, tick: int, total_budget: float, at_ms: int) -> int:
+        """Close a tick: who had to reply and did not is out; return how many."""
+        here = and_(
+            replies.c.task == task, replies.c.tick == tick, replies.c.owner == interests.c.owner
+        )
+        silent = ~select(replies.c.owner).where(here).exists()
+        gone: list[Any] = [literal(tick), literal("missed"), literal(at_ms)]
+        missed = select(interests.c.task, interests.c.owner, *gone).where(
+            _is_asked(task, total_budget), silent
+        )
+        columns = ["task", "owner", "tick", "reason", "at_ms"]
+        adding = insert(exits).from_select(columns, missed)
+        count = self._run(adding.execution_options(preserve_rowcount=True)).rowcount
+        zero = select(replies.c.owner).where(here, replies.c.budget == 0).exists()
+        self._run(
+            update(interests)
+            .where(_is_asked(task, total_budget), zero)
+            .values(zero_from=total_budget)
+        )
+        return int(count)
+
+    def add_exit(self, gone: Exit) -> None:
+        """Store that an owner is out of a task, unless it is already."""
+        self._add(exits, vars(gone))
+
+    def withdraw(self, gone: Exit, *, from_interests: bool) -> None:
+        """Store that an owner has left, and forget its replies; its interest too where asked."""
+        self.add_exit(gone)
+        own = _whose(replies, gone.task, gone.owner)
+        self._run(delete(replies).where(own, replies.c.tick == gone.tick))
+        self._run(update(replies).where(own).values(budget=None, salt=""))
+        if from_interests:
+            self._run(delete(interests).where(_whose(interests, gone.task, gone.owner)))
+        self._forget_responses(gone.task, gone.owner)
+
+    def exit(self, task: str, owner: str) -> Exit | None:
+        """Return how an owner got out of a task; None where it did not."""
+        row = self._run(select(exits).where(_whose(exits, task, owner))).first()
+        return row and Exit(*row)
+
+    def exits(self, task: str, owners: Collection[str]) -> dict[str, Exit]:
+        """Return how several owners got out of a task; who did not is left out."""
+        query = select(exits).where(exits.c.task == task, exits.c.owner.in_(owners))
+        return {row.owner: Exit(*row) for row in self._run(query)}
+
+    def count_exits(self, task: str) -> int:
+        """Return how many of those whose interest is kept are out."""
+        return self._count(interests, and_(interests.c.task == task, _is_out(interests)))
 
     def add_lines(self, lines: Iterable[Line]) -> None:
         """Store a settlement: up to a million lines."""
@@ -161,9 +228,15 @@ class SqlParticipation(Part):
         """Return lines whose owner's name comes after this one."""
         return [Line(*row) for row in self._page(lines, task, after, limit)]
 
-    def count_lines(self, task: str, *, state: LineState) -> int:
-        """Return how many lines are in a state."""
+    def count_lines(self, task: str, *, state: LineState | None = None) -> int:
+        """Return how many lines there are, or how many are in a state."""
+        if state is None:
+            return self._count(lines, lines.c.task == task)
         return int(self._run(_COUNT_LINES, {"task": task, "state": state}).scalar_one())
+
+    def drop_lines(self, task: str) -> None:
+        """Forget a settlement that is made again."""
+        self._run(delete(lines).where(lines.c.task == task))
 
     def decide_line(
         self, task: str, owner: str, state: LineState, *, signature: str | None = None
@@ -173,21 +246,21 @@ class SqlParticipation(Part):
         if not self._changed(statement.values(state=state, signature=signature)):
             raise _no_line(task, owner)
 
-    def decline_silent(self, task: str) -> None:
-        """Turn every line that is still offered into a declined one."""
-        silent = and_(lines.c.task == task, lines.c.state == "offered")
-        self._run(update(lines).where(silent).values(state="declined"))
-
-    def count_answer(self, task: str, owner: str) -> int:
-        """Add one to an owner's answered rounds and return them."""
-        answered = self._run(_COUNT_ANSWER, {"of_task": task, "of_owner": owner}).scalar()
-        if answered is None:
+    def deliver(self, task: str, owner: str, *, answered: int, earned: MicroCredits) -> None:
+        """Store how many rounds an owner has delivered, and what it has earned in all."""
+        whose = {"of_task": task, "of_owner": owner}
+        if not self._changed(_DELIVER, whose | {"now_answered": answered, "now_earned": earned}):
             raise _no_line(task, owner)
-        return int(answered)
+
+    def earn(self, task: str, owner: str, amount: int) -> None:
+        """Add to what an owner has earned."""
+        statement = update(lines).where(_whose(lines, task, owner))
+        if not self._changed(statement.values(earned=lines.c.earned + amount)):
+            raise _no_line(task, owner)
 
     def erase(self, task: str, owner: str) -> None:
         """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""
-        for table, secret in ((interests, "value"), (plans, "budget"), (lines, "budget")):
+        for table, secret in ((interests, "value"), (replies, "budget"), (lines, "budget")):
             values = {secret: None, "salt": ""}
             self._run(update(table).where(_whose(table, task, owner)).values(**values))
         self._forget_responses(task, owner)
@@ -214,6 +287,17 @@ def _rows_of(found: Iterable[Line]) -> Iterator[tuple[Any, ...]]:
 
 def _whose(table: Table, task: str, owner: str) -> ColumnElement[bool]:
     return and_(table.c.task == task, table.c.owner == owner)
+
+
+def _is_out(table: Table) -> ColumnElement[bool]:
+    same = and_(exits.c.task == table.c.task, exits.c.owner == table.c.owner)
+    return select(exits.c.owner).where(same).exists()
+
+
+def _is_asked(task: str, total_budget: float) -> ColumnElement[bool]:
+    """Say who must reply to this total: whoever is not out, and said zero to none below it."""
+    open_to = or_(interests.c.zero_from.is_(None), interests.c.zero_from > total_budget)
+    return and_(interests.c.task == task, open_to, ~_is_out(interests))
 
 
 def _told(task: str) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
 from fedbourse.market.task import Mark, State, Task
-from fedbourse.storage.schema import events, interests, tasks, withdrawals
+from fedbourse.storage.schema import events, exits, interests, tasks
 from fedbourse.storage.unit import Part, storable
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import TaskCard
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))
 )
-_OWN = (interests, withdrawals)
+_OWN = (interests, exits)
 _FIXED = ("id", "buyer", "card", "created_ms")
 _TASK = select(tasks).where(tasks.c.id == bindparam("task"))
 _SAVE = (
@@ -115,6 +115,7 @@ def _row(task: Task) -> dict[str, Any]:
         "card": canonical(task.card.document).decode(),
         "state": str(task.state),
         "total_budget": storable("the total budget", task.total_budget),
+        "totals": json.dumps(task.totals),
     }
 
 
@@ -130,6 +131,7 @@ def _task(row: Row[Any]) -> Task:
             **row._mapping,
             "card": _card(row.card),
             "state": State(row.state),
+            "totals": tuple(json.loads(row.totals)),
         }
     )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _MIGRATIONS = "fedbourse.storage:migrations"
+_BEFORE_THE_FIRST_RELEASE = ("0001", "0002")
 _ONE_AT_A_TIME = 0x66656462  # any number that nobody else locks
 
 
@@ -70,6 +71,11 @@ def _version(connection: Connection, scripts: ScriptDirectory, place: str) -> st
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     current = context.get_current_revision()
     known = [revision.revision for revision in scripts.walk_revisions()]
+    if current in _BEFORE_THE_FIRST_RELEASE:
+        raise InvalidInput(
+            f"{place} was made before the first release of fedbourse (version {current}), and its "
+            "tasks cannot be read any more; give the market a new database"
+        )
     if current is not None and current not in known:
         raise FedbourseError(
             f"{place} is at version {current!r:.40}, newer than this fedbourse knows "

@@ -41,6 +41,14 @@ class Nothing(Body):
     model_config = example()
 
 
+class Opening(Body):
+    """What a buyer confirms when it opens a task."""
+
+    model_config = example(confirm_upfront=False)
+    confirm_upfront: bool = False
+    """That all of the reward is paid before round 0, whoever then delivers; for such cards."""
+
+
 class Cancellation(Body):
     """Why a task ends before its time."""
 

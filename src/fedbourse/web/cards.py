@@ -26,7 +26,7 @@ EXAMPLE: dict[str, Any] = {
     "samples": 1000,
     "clip": 1.0,
     "weights": "precision",
-    "payout": "vested",
+    "vesting": "by-round",
 }
 
 

@@ -24,13 +24,13 @@ from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
 from fedbourse.web.openapi import BYTES, DEVICE, EITHER, QUERY_ANSWER
 from fedbourse.web.owner_documents import (
     Erased,
+    ExitDocument,
     InterestDocument,
     LineDocument,
     Mine,
     PlanDocument,
     Proof,
     SignedReceipt,
-    WithdrawalDocument,
 )
 from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
@@ -89,7 +89,7 @@ def put_interest(visit: Known, task: TaskId, body: InterestBody) -> Response:
 @router.delete(
     "/tasks/{task}/interest",
     operation_id="withdraw_interest",
-    response_model=WithdrawalDocument,
+    response_model=ExitDocument,
     dependencies=NEEDS_KEY,
     openapi_extra=EITHER,
 )
@@ -107,7 +107,7 @@ def withdraw_interest(visit: Known, task: TaskId) -> Response:
     openapi_extra=DEVICE,
 )
 def put_plan(visit: Known, task: TaskId, body: PlanBody) -> Response:
-    """Answer the offer of this tick with a budget, in place of an earlier one."""
+    """Reply to the offer of this tick with a budget; it is final when the tick closes."""
     market = visit.service.market
     return visit.write(
         lambda unit, caller: asdict(
@@ -160,7 +160,7 @@ def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
             terms_digest=body.digest,
             signature=body.signature,
         )
-        return views.line_entry(unit.task(task), line)
+        return views.line_entry(line)
 
     return visit.write(command)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fedbourse.market import drift
-from fedbourse.market.task import LineState  # noqa: TC001 - pydantic reads them
+from fedbourse.market.task import ExitReason, LineState  # noqa: TC001 - pydantic reads them
 from fedbourse.web.bodies import HASH, MS, SIGNATURE, TASK, Body, example
 
 _SALT = "9f86d081884c7d659a2feaa0c55ad015"
@@ -15,6 +15,14 @@ _INTEREST: dict[str, Any] = {
     "value": None,
     "salt": _SALT,
     "leaf": HASH,
+    "at_ms": MS,
+    "zero_from": None,
+}
+_EXIT: dict[str, Any] = {
+    "task": TASK,
+    "owner": "owner:ann",
+    "tick": 3,
+    "reason": "left",
     "at_ms": MS,
 }
 _PLAN: dict[str, Any] = {
@@ -33,6 +41,7 @@ _LINE: dict[str, Any] = {
     "budget": 0.0625,
     "payment_micro": 416_667,
     "earned_micro": 4_166,
+    "held_micro": 0,
     "salt": _SALT,
     "leaf": HASH,
     "state": "signed",
@@ -44,6 +53,8 @@ _TERMS: dict[str, Any] = {
     "task": TASK,
     "card": HASH,
     "owner": "owner:ann",
+    "tick": 3,
+    "total_budget": 1.5,
     "budget": 0.0625,
     "noise_scale": 0.06,
     "clip": 1.0,
@@ -51,7 +62,8 @@ _TERMS: dict[str, Any] = {
     "dimension": 116,
     "samples": 1000,
     "payment_micro": 416_667,
-    "payout": "vested",
+    "vesting": "by-round",
+    "unearned": "fund",
     "previous": HASH,
 }
 _RECEIPT: dict[str, Any] = {
@@ -79,6 +91,15 @@ _DRIFT: dict[str, Any] = {
 }
 
 
+_OWNER: dict[str, Any] = {
+    "owner": "owner:ann",
+    "interest": _INTEREST,
+    "replies": [_PLAN],
+    "exit": None,
+    "line": _LINE,
+}
+
+
 class InterestDocument(Body):
     """An owner's interest, as the market keeps it."""
 
@@ -90,10 +111,26 @@ class InterestDocument(Body):
     leaf: str
     """The salted hash, which the log vouches for."""
     at_ms: int
+    zero_from: float | None
+    """The smallest total to which the owner has replied zero: that holds at every larger one."""
+
+
+class ExitDocument(Body):
+    """How an owner got out of a task before training began."""
+
+    model_config = example(**_EXIT)
+    task: str
+    owner: str
+    tick: int
+    """The tick at or after which it went."""
+    reason: ExitReason
+    """left: by its own wish; missed: a tick; declined: its terms; unsigned: not in time."""
+    at_ms: int
+    """The first time counts."""
 
 
 class PlanDocument(Body):
-    """An owner's plan, as the market keeps it."""
+    """An owner's reply to a tick, as the market keeps it."""
 
     model_config = example(**_PLAN)
     task: str
@@ -116,6 +153,8 @@ class LineDocument(Body):
     budget: float | None
     payment_micro: int
     earned_micro: int
+    held_micro: int
+    """What is earned and held back."""
     salt: str
     leaf: str
     state: LineState
@@ -131,6 +170,9 @@ class TermsMessage(Body):
     task: str
     card: str
     owner: str
+    tick: int
+    total_budget: float
+    """P of the tick that the owner replied to with this budget."""
     budget: float
     noise_scale: float
     """There to be read: a device computes its own."""
@@ -139,7 +181,9 @@ class TermsMessage(Body):
     dimension: int
     samples: int
     payment_micro: int
-    payout: str
+    vesting: str
+    unearned: str
+    """Where the pay of rounds goes that are not delivered."""
     previous: str
     """The hash of the owner's line."""
 
@@ -183,7 +227,8 @@ class Mine(Body):
         owner="owner:ann",
         interest=_INTEREST,
         plan=_PLAN,
-        withdrawn_ms=None,
+        replies=[_PLAN],
+        exit=None,
         line=_LINE,
         terms={"terms": _TERMS, "digest": HASH, "market_signature": SIGNATURE},
         receipt=_RECEIPT,
@@ -192,8 +237,10 @@ class Mine(Body):
     owner: str
     interest: InterestDocument | None
     plan: PlanDocument | None
-    withdrawn_ms: int | None
-    """When the owner withdrew from the task; null where it has not."""
+    """The reply that counts: to the tick settled at, else the last one."""
+    replies: list[PlanDocument]
+    exit: ExitDocument | None
+    """How the owner got out of the task; null where it did not."""
     line: LineDocument | None
     terms: OfferedTerms | None
     receipt: SignedReceipt | None
@@ -213,10 +260,11 @@ class Proof(Body):
 class OwnerRecords(Body):
     """What one owner said and was promised."""
 
-    model_config = example(owner="owner:ann", interest=_INTEREST, plan=_PLAN, line=_LINE)
+    model_config = example(**_OWNER)
     owner: str
     interest: InterestDocument
-    plan: PlanDocument | None
+    replies: list[PlanDocument]
+    exit: ExitDocument | None
     line: LineDocument | None
 
 
@@ -224,7 +272,7 @@ class OwnerPage(Body):
     """Owners by name."""
 
     model_config = example(
-        owners=[{"owner": "owner:ann", "interest": _INTEREST, "plan": _PLAN, "line": _LINE}],
+        owners=[_OWNER],
         next=None,
     )
     owners: list[OwnerRecords]
@@ -280,16 +328,6 @@ class DriftPage(Body):
     """What these numbers cannot tell."""
     next: str | None
     """``after`` of the next page."""
-
-
-class WithdrawalDocument(Body):
-    """That an owner has withdrawn from a task."""
-
-    model_config = example(task=TASK, owner="owner:ann", at_ms=MS)
-    task: str
-    owner: str
-    at_ms: int
-    """The first time counts."""
 
 
 class Erased(Body):

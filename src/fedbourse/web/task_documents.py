@@ -22,6 +22,8 @@ _TASK: dict[str, Any] = {
     "tick": 3,
     "tick_ends_ms": MS + 60_000,
     "total_budget": 1.5,
+    "settled_tick": None,
+    "review_ends_ms": None,
     "offer": HASH,
     "round": 0,
     "rounds": 100,
@@ -60,6 +62,10 @@ class TaskDocument(Body):
     tick_ends_ms: int | None
     total_budget: float | None
     """P, as announced at this tick."""
+    settled_tick: int | None
+    """The tick whose replies are the plans."""
+    review_ends_ms: int | None
+    """When training starts, once everybody has signed: until then the buyer may cancel."""
     offer: str | None
     """The hash of the last offer, which plans refer to."""
     round: int
@@ -122,11 +128,15 @@ class Money(Body):
     """Where the reward is, in micro-credits."""
 
     model_config = example(
-        held=10_000_000, declined=500_000, refunded=0, earned=95_000, escrow=9_405_000
+        held=10_000_000, released=0, refunded=0, fund=5_000, earned=95_000, escrow=9_900_000
     )
     held: int
-    declined: int
+    """The reward."""
+    released: int
+    """What was reserved beyond the reward, and went back when it was announced."""
     refunded: int
+    fund: int
+    """The pay of rounds that were not delivered."""
     earned: int
     escrow: int
 
@@ -140,10 +150,11 @@ class TaskReport(TaskDocument):
         participants={"offered": 0, "signed": 22, "declined": 2},
         money_micro={
             "held": 10_000_000,
-            "declined": 500_000,
+            "released": 0,
             "refunded": 0,
+            "fund": 5_000,
             "earned": 95_000,
-            "escrow": 9_405_000,
+            "escrow": 9_900_000,
         },
         refused_answers={"late": 1},
         rounds_closed=[],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from fedbourse.market import buying, training, views, what_if
-from fedbourse.web.bodies import Cancellation, Nothing  # noqa: TC001 - FastAPI reads them
+from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
+    Cancellation,
+    Nothing,
+    Opening,
+)
 from fedbourse.web.cards import CardBody  # noqa: TC001 - as above
 from fedbourse.web.doors import NEEDS_KEY, Known, KnownVisit
 from fedbourse.web.openapi import MODEL_ANSWER, TOKEN
@@ -64,9 +69,10 @@ def create_task(visit: Known, card: CardBody) -> Response:
     dependencies=NEEDS_KEY,
     openapi_extra=TOKEN,
 )
-def open_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
-    """Publish a draft: owners can register their interest."""
-    return _move(visit, task, buying.open_task)
+def open_task(visit: Known, task: TaskId, body: Opening | None = None) -> Response:
+    """Publish a draft and reserve its reward: owners can register their interest."""
+    confirmed = body is not None and body.confirm_upfront
+    return _move(visit, task, partial(buying.open_task, confirm_upfront=confirmed))
 
 
 @router.post(
@@ -77,20 +83,8 @@ def open_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Respon
     openapi_extra=TOKEN,
 )
 def announce_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
-    """End the time for interest: fix the reward, and put it into escrow."""
+    """End the time for interest: fix the reward, and give back what was reserved beyond it."""
     return _move(visit, task, buying.announce)
-
-
-@router.post(
-    "/tasks/{task}/settle",
-    operation_id="settle_task",
-    response_model=TaskDocument,
-    dependencies=NEEDS_KEY,
-    openapi_extra=TOKEN,
-)
-def settle_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
-    """End the time for plans: turn those at hand into payments that sum to R."""
-    return _move(visit, task, buying.settle)
 
 
 @router.post(
@@ -101,7 +95,7 @@ def settle_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Resp
     openapi_extra=TOKEN,
 )
 def train_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
-    """Open round 0 with those who signed."""
+    """End the time for review: open round 0 with those who signed."""
     return _move(visit, task, training.start)
 
 

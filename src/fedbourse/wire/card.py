@@ -19,9 +19,11 @@ from fedbourse.wire.plain_text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CARD_VERSION = 1
+CARD_VERSION = 2
 COMPENSATIONS = ("proportional",)
-PAYOUTS = ("vested", "upfront")
+VESTINGS = ("by-round", "upfront")
+UNEARNED = ("fund", "refund", "share")
+COSTS = ("convex", "linear")
 REWARDS = ("best", "best-reported")
 _TEXT_MAX = 2000
 
@@ -33,18 +35,24 @@ class Deadlines:
     interest_s: float = 24 * 3600.0
     """open: owners register their interest."""
     tick_s: float = 60.0
-    """announced: devices answer one total; a tick ends early when all have answered."""
+    """announced: devices reply to one total; a tick ends early when all have replied."""
     plans_s: float = 3600.0
     """announced: all ticks together."""
     terms_s: float = 3600.0
     """settled: owners sign or decline."""
+    review_s: float = 600.0
+    """settled: once everybody has signed, the buyer may look, and still cancel; 0 for no wait."""
     round_s: float = 300.0
     """training: devices answer one round; it ends early when all have answered."""
 
     def __post_init__(self) -> None:
         """Check every span once."""
         for field in fields(self):
-            number(field.name, getattr(self, field.name), above=0, at_most=366 * 24 * 3600.0)
+            seconds, most = getattr(self, field.name), 366 * 24 * 3600.0
+            if field.name == "review_s":
+                number(field.name, seconds, at_least=0, at_most=most)
+            else:
+                number(field.name, seconds, above=0, at_most=most)
 
 
 @dataclass(frozen=True)
@@ -110,14 +118,23 @@ class TaskCard:
     """m: a device answers from a fixed random subset of this many of its records."""
     clip: float
     weights: Weights
-    payout: str
-    """vested: pay follows answered rounds; upfront: all of it before round 0, the paper's order."""
+    vesting: str
+    """by-round: pay follows delivered rounds; upfront: all of it before round 0 (the paper)."""
+    unearned: str = "fund"
+    """Where the pay of rounds goes that a device did not deliver: to a fund that no party of the
+    task controls; back to the buyer (refund); or to those who delivered (share)."""
+    cost: str = "convex"
+    """What replies to ticks must be explained by: any convex cost, or a linear one."""
     start_seed: int = 0
     """What the parameters of round 0 are drawn from, where the model does not start at zero."""
     max_reward: float | None = None
     """The most that a best reward may be, in credits."""
     max_rho: float = 10.0
     """The largest budget that a plan may offer."""
+    min_budget: float = 0.0
+    """The smallest budget that is bought from an owner, in rho; 0 for any."""
+    min_total_budget: float = 0.0
+    """The task is cancelled if all plans together are below this, in rho."""
     min_participants: int = 2
     assumptions: Assumptions | None = None
     deadlines: Deadlines = Deadlines()
@@ -147,7 +164,9 @@ class TaskCard:
         for name, known in (
             ("compensation", COMPENSATIONS),
             ("weights", WEIGHTS),
-            ("payout", PAYOUTS),
+            ("vesting", VESTINGS),
+            ("unearned", UNEARNED),
+            ("cost", COSTS),
             ("version", (CARD_VERSION,)),
         ):
             if getattr(self, name) not in known:
@@ -167,6 +186,8 @@ class TaskCard:
         number("clip", self.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         # So that no scale of noise overflows.
         number("max_rho", self.max_rho, at_least=1e-100, at_most=1e100)
+        number("min_budget", self.min_budget, at_least=0, at_most=self.max_rho)
+        number("min_total_budget", self.min_total_budget, at_least=0, at_most=1e100)
 
     def _check_reward(self) -> None:
         if self.max_reward is not None:
@@ -217,6 +238,14 @@ class TaskCard:
         if parts.get("layout") is not None:
             parts["layout"] = Layout.of(parts["layout"])
         return cls(**parts)
+
+    @property
+    def reserve(self) -> float:
+        """Return what the buyer must have when the task opens, in credits: R, or its bound."""
+        if isinstance(self.reward, str):
+            assert self.max_reward is not None
+            return self.max_reward
+        return float(self.reward)
 
     @property
     def assumed(self) -> Assumptions:

@@ -6,6 +6,8 @@ write down what the other must have hashed and signed.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import InvalidInput
@@ -51,7 +53,7 @@ def offer_message(
 
 
 def plan_message(*, task: str, owner: str, tick: int, budget: float, offer: str) -> Message:
-    """An owner answers the offer with this hash with a budget."""
+    """An owner replies to the offer with this hash with a budget."""
     return {
         "kind": "plan",
         "task": task,
@@ -68,11 +70,20 @@ def line_document(*, owner: str, budget: float, payment_micro: int) -> Message:
 
 
 def terms_message(
-    card: TaskCard, *, task: str, owner: str, budget: float, payment_micro: int, line: str
+    card: TaskCard,
+    *,
+    task: str,
+    owner: str,
+    tick: int,
+    total_budget: float,
+    budget: float,
+    payment_micro: int,
+    line: str,
 ) -> Message:
     """What both sides sign; ``line`` is the hash of the owner's line of the settlement.
 
-    The scale of the noise is there to be read: a device computes its own.
+    ``tick`` and its ``total_budget`` are those that the owner replied to with this budget. The
+    scale of the noise is there to be read: a device computes its own.
     """
     terms = privacy_terms(card, task=task, budget=budget)
     return {
@@ -80,6 +91,8 @@ def terms_message(
         "task": task,
         "card": card.digest,
         "owner": owner,
+        "tick": tick,
+        "total_budget": total_budget,
         "budget": budget,
         "noise_scale": terms.scale,
         "clip": card.clip,
@@ -87,7 +100,8 @@ def terms_message(
         "dimension": card.dimension,
         "samples": card.samples,
         "payment_micro": payment_micro,
-        "payout": card.payout,
+        "vesting": card.vesting,
+        "unearned": card.unearned,
         "previous": line,
     }
 
@@ -143,6 +157,20 @@ def receipt_message(
         "earned_micro": earned_micro,
         "previous": answer,
     }
+
+
+PRICE_SLACK = Fraction(1, 10**6)
+"""How far below the price that a device replied to its pay may lie, as a part of it."""
+
+
+def least_pay(*, budget: float, total_budget: float, reward_micro: int) -> MicroCredits:
+    """Return the least pay that a device signs for: its budget at the price it replied to, R/P.
+
+    >>> least_pay(budget=0.5, total_budget=2.0, reward_micro=1_000_000)
+    249999
+    """
+    exact = Fraction(budget) * reward_micro / Fraction(total_budget)
+    return MicroCredits(math.floor((1 - PRICE_SLACK) * exact))
 
 
 def earned(payment: int, *, answered: int, rounds: int) -> MicroCredits:

@@ -18,12 +18,15 @@ from fedbourse.market.verify.history import (
 from fedbourse.market.verify.money import check_escrow, check_vesting, verify_books
 from fedbourse.market.verify.own_line import check_own_earnings, check_own_line, check_own_payment
 from fedbourse.market.verify.promises import (
+    check_activity,
     check_answers,
     check_interests,
-    check_last_tick,
     check_lines,
     check_payments,
     check_plans,
+    check_replies,
+    check_settlement,
+    check_sums,
     check_terms,
 )
 from fedbourse.market.verify.records import Check, Records, run
@@ -42,8 +45,11 @@ _CHECKS: dict[str, Callable[[Records], str]] = {
     "reward": check_reward,
     "totals": check_totals,
     "interests": check_interests,
+    "replies": check_replies,
+    "sums": check_sums,
+    "activity": check_activity,
+    "settlement": check_settlement,
     "plans": check_plans,
-    "last tick": check_last_tick,
     "payments": check_payments,
     "lines": check_lines,
     "terms": check_terms,

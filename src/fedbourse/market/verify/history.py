@@ -5,18 +5,24 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from fedbourse.game.discovery import Discovery
+import numpy as np
+
+from fedbourse.game.discovery import TickSum
 from fedbourse.market import log
 from fedbourse.market.lifecycle import LIFE
 from fedbourse.market.offers import choose_reward, first_total, told_in
 from fedbourse.market.ports import AT_ONCE
+from fedbourse.market.price_discovery import discovery_after
+from fedbourse.market.settlement import shares_at
 from fedbourse.market.task import State
-from fedbourse.market.verify.records import Differs, Records, Unseen, same
+from fedbourse.market.verify.records import Differs, Records, Unseen, budgets_of, same
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.wire.canonical import digest
 
 if TYPE_CHECKING:
     from fedbourse.game import Stream
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.market.verify.records import Document
 
 
 def check_card(records: Records) -> str:
@@ -76,25 +82,51 @@ def check_totals(records: Records) -> str:
     total = first_total(
         records.card, reward=credits, interested=interested, told=told, reported=reported
     )
-    market = Discovery.start(total_budget=total)
+    same("the total announced at tick 0", records.totals[0], total)
     previous = digest(dict(records.card_document))
     for tick, body in enumerate(records.offers):
         offer = body["offer"]
-        if tick:
-            market = market.move(positive=body["positive"], share_sum=body["share_sum"])
         same("a tick's number", offer["tick"], tick)
-        for item in ("reward_micro", "interested", "plans_end_ms"):
+        for item in ("reward_micro", "interested"):
             same(f"{item} at tick {tick}", offer[item], first["offer"][item])
-        same(f"the total announced at tick {tick}", offer["total_budget"], market.total_budget)
         same(f"what offer {tick} follows", offer["previous"], previous)
         same(f"the hash of offer {tick}", body["hash"], digest(offer))
         previous = body["hash"]
-    for event in records.events:
-        if event["kind"] == "last-tick":
-            seen = event["body"]
-            last = market.move(positive=seen["positive"], share_sum=seen["share_sum"])
-            same("whether P stands still", seen["stands_still"], last.settled)
+    for tick in records.closings:
+        _check_move(records, tick)
     return f"P moved over {len(records.offers)} announcements by the rule, from {total:.6g}"
+
+
+def _check_move(records: Records, tick: int) -> None:
+    """What followed a tick is what its replies, and those before it, lead to."""
+    discovery = discovery_after(sums_at(records, tick))
+    body = records.closings[tick]
+    if "converged" in body:
+        same(f"whether P converged at tick {tick}", body["converged"], discovery.converged)
+    if "offer" in body:
+        total = body["offer"]["total_budget"]
+        same(f"the total announced at tick {tick + 1}", total, discovery.total_budget)
+
+
+def sums_at(records: Records, tick: int) -> list[TickSum]:
+    """Return what each tick sums to when this one closes.
+
+    While nobody is out of the task these are the sums that the log published as ticks closed.
+    """
+    if not records.closings[tick]["out"]:
+        return [
+            TickSum(records.totals[each], body["positive"], body["share_sum"])
+            for each, body in sorted(records.closings.items())
+            if each <= tick
+        ]
+    return [
+        TickSum(total, *shares_at(total, [_column(records.replies(each, at=tick))]))
+        for each, total in enumerate(records.totals[: tick + 1])
+    ]
+
+
+def _column(replies: list[Document]) -> FloatArray:
+    return np.array(budgets_of(replies), dtype=np.float64)
 
 
 def _told(records: Records) -> tuple[int, Stream]:

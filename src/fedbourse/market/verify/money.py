@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING
 from fedbourse.errors import InvalidTransfer
 from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.service import FUND
 from fedbourse.market.task import State
-from fedbourse.market.verify.records import Check, Differs, Records, Unseen, due, same
+from fedbourse.market.verify.records import (
+    Check,
+    Differs,
+    Records,
+    Unseen,
+    closed_rounds,
+    due,
+    same,
+)
 from fedbourse.units import MicroCredits
+from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +33,7 @@ def check_vesting(records: Records) -> str:
     paid: defaultdict[str, int] = defaultdict(int)
     escrow = f"escrow:{records.task['task']}"
     for entry in records.money():
-        if entry["source"] == escrow and entry["target"] != records.task["buyer"]:
+        if entry["source"] == escrow and entry["target"] not in (records.task["buyer"], FUND):
             paid[entry["target"]] += entry["amount"]
     for line in records.everybody("line"):
         owed = due(records, line)
@@ -39,21 +49,47 @@ def check_escrow(records: Records) -> str:
     entries = records.money()
     if not entries:
         raise Unseen("no money was ever held")
-    held = sum(entry["amount"] for entry in entries if entry["target"] == escrow)
+    reserved = sum(entry["amount"] for entry in entries if entry["target"] == escrow)
     out = sum(entry["amount"] for entry in entries if entry["source"] == escrow)
     back = sum(e["amount"] for e in entries if (e["source"], e["target"]) == (escrow, buyer))
-    same("what escrow held", held, records.event("announced")["offer"]["reward_micro"])
-    if held < out:
-        raise Differs(f"escrow held {held} and gave {out}")
+    fund = sum(e["amount"] for e in entries if (e["source"], e["target"]) == (escrow, FUND))
+    same("what opening reserved", reserved, records.event("opened")["reserved_micro"])
+    released = 0
+    if any(event["kind"] == "announced" for event in records.events):
+        announced = records.event("announced")
+        released = announced["released_micro"]
+        same("what escrow held", reserved - released, announced["offer"]["reward_micro"])
+    if reserved < out:
+        raise Differs(f"escrow held {reserved} and gave {out}")
     if records.escrow_micro is not None:
-        same("what is in escrow", records.escrow_micro, held - out)
+        same("what is in escrow", records.escrow_micro, reserved - out)
     if State(records.task["state"]) in ENDED:
-        same("what escrow gave in the end", out, held)
-        told = records.events[-1]["body"]["refunded_micro"]
-        for event in records.events:
-            told += event["body"].get("declined_micro", 0)
-        same("what went back to the buyer", back, told)
-    return f"held {held} = earned {out - back} + returned {back} + still there {held - out}"
+        same("what escrow gave in the end", out, reserved)
+        ended = records.events[-1]["body"]
+        same("what went back to the buyer", back - released, ended["refunded_micro"])
+        same("what went to the fund", fund, ended["fund_micro"])
+        _check_rule(records, ended)
+    return (
+        f"reserved {reserved} = earned {out - back - fund} + returned {back} + to the fund {fund} "
+        f"+ still there {reserved - out}"
+    )
+
+
+def _check_rule(records: Records, ended: Document) -> None:
+    """What was not earned went where the card says."""
+    if records.card.unearned == "refund" or records.card.vesting == "upfront":
+        same("what went to the fund", ended["fund_micro"], 0)
+        return
+    if records.owners is None:
+        return
+    closed, rounds = closed_rounds(records), records.card.rounds
+    absent = sum(
+        max(0, earned(line["payment_micro"], answered=closed, rounds=rounds) - own)
+        for line in records.everybody("line")
+        if line["state"] == "signed"
+        for own in [earned(line["payment_micro"], answered=line["answered"], rounds=rounds)]
+    )
+    same("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
 
 
 def verify_books(

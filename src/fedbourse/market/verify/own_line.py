@@ -18,12 +18,12 @@ from fedbourse.market.verify.records import (
 
 
 def check_own_line(records: Records) -> str:
-    """The owner's line leads to the root in the log; one who has withdrawn has none."""
+    """The owner's line leads to the root in the log; one who is out of the task has none."""
     own = records.own or {}
-    if own.get("withdrawn_ms") is not None:
+    if own.get("exit") is not None:
         if own["line"] is not None:
-            raise Differs("you have withdrawn, and the settlement has a line of yours")
-        return "you have withdrawn, and the settlement has no line of yours"
+            raise Differs("you are out of this task, and the settlement has a line of yours")
+        return "you are out of this task, and the settlement has no line of yours"
     line, proof = own_part(records, "line"), own_part(records, "proof")
     if line["budget"] is not None:
         same("the hash of your line", line["leaf"], log.leaf(line["salt"], line_of(line)))
@@ -55,11 +55,15 @@ def check_own_payment(records: Records) -> str:
 
 
 def check_own_earnings(records: Records) -> str:
-    """The owner has earned what its answered rounds bring."""
+    """The owner has earned what its delivered rounds bring, or more where rounds are shared."""
     line = own_part(records, "line")
-    same("what you have earned", line["earned_micro"], due(records, line))
+    least = due(records, line, shared=False)
+    if records.card.unearned != "share":
+        same("what you have earned", line["earned_micro"], least)
+    elif line["earned_micro"] < least:
+        raise Differs(f"you have earned {line['earned_micro']}; your rounds bring {least}")
     receipt = records.own["receipt"] if records.own else None
     if receipt is not None:
-        same("your last receipt", receipt["receipt"]["earned_micro"], line["earned_micro"])
+        same("your last receipt", receipt["receipt"]["earned_micro"], least)
         same("answers in your last receipt", receipt["receipt"]["answered"], line["answered"])
     return f"{line['earned_micro']} micro-credits for {line['answered']} answered rounds"

@@ -6,12 +6,16 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
 from fedbourse.market import log
+from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import COMPENSATIONS, shares_at
+from fedbourse.market.verify.history import sums_at
 from fedbourse.market.verify.records import (
     Differs,
     Records,
+    Unseen,
     budgets_of,
     check_leaf,
     erased_too,
@@ -19,11 +23,13 @@ from fedbourse.market.verify.records import (
     same,
     settled_reward,
 )
-from fedbourse.units import MicroCredits
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 from fedbourse.wire.messages import interest_message, plan_message
 
 if TYPE_CHECKING:
     from fedbourse.market.verify.records import Document
+
+_NO_PAY = {"payment_micro": 0}
 
 
 def check_interests(records: Records) -> str:
@@ -60,21 +66,89 @@ def _check_each_answer(records: Records, rounds: list[Document]) -> None:
         raise Differs(f"{', '.join(given)} answered without a line")
 
 
-def check_plans(records: Records) -> str:
-    """The last plans lead to the root in the log."""
-    plans = records.everybody("plan")
+def check_replies(records: Records) -> str:
+    """What owners replied to each tick leads to the root that its closing put into the log."""
+    erased = count = 0
     offers = {body["offer"]["tick"]: body["hash"] for body in records.offers}
-    erased = 0
-    for plan in plans:
-        message = plan_message(
-            task=plan["task"],
-            owner=plan["owner"],
-            tick=plan["tick"],
-            budget=plan["budget"],
-            offer=offers[plan["tick"]],
+    for tick, body in sorted(records.closings.items()):
+        replies = records.replies(tick)
+        for reply in replies:
+            message = plan_message(
+                task=reply["task"],
+                owner=reply["owner"],
+                tick=tick,
+                budget=reply["budget"],
+                offer=offers[tick],
+            )
+            erased += check_leaf(reply, message, f"the reply of {reply['owner']} to tick {tick}")
+        same(f"the replies to tick {tick}", body["replies"], len(replies))
+        root = log.root([reply["leaf"] for reply in replies])
+        same(f"the root over replies to tick {tick}", body["replies_root"], root)
+        count += len(replies)
+    return f"{count} replies to {len(records.closings)} ticks lead to the log" + erased_too(erased)
+
+
+def check_sums(records: Records) -> str:
+    """The replies to each tick sum to what its closing published, where none was erased."""
+    checked = 0
+    for tick, body in sorted(records.closings.items()):
+        replies = records.replies(tick)
+        if any(reply["budget"] is None for reply in replies):
+            continue
+        budgets = budgets_of(replies)
+        positive, share_sum = shares_at(
+            records.totals[tick], [per_owner("replies", budgets, len(budgets))]
         )
-        erased += check_leaf(plan, message, f"the plan of {plan['owner']}")
+        same(f"the replies above 0 to tick {tick}", body["positive"], positive)
+        same(f"the sum of shares at tick {tick}", body["share_sum"], share_sum)
+        checked += 1
+    if not checked:
+        raise Unseen("every tick has replies that were erased")
+    return f"the replies to {checked} of {len(records.closings)} ticks sum to what was published"
+
+
+def check_activity(records: Records) -> str:
+    """No owner's replies contradict each other."""
+    if records.owners is None:
+        raise Unseen("it takes an auditor's token to see every owner")
+    reward = records.offers[0]["offer"]["reward_micro"] / MICRO_CREDITS_PER_CREDIT
+    for owner in records.owners:
+        earlier: list[Reply] = []
+        for each in owner["replies"]:
+            if each["budget"] is None:
+                continue
+            reply = Reply(each["tick"], records.totals[each["tick"]], each["budget"])
+            reason = contradiction(
+                reply,
+                earlier,
+                reward=reward,
+                floor=records.card.min_budget,
+                linear=records.card.cost == "linear",
+            )
+            if reason is not None:
+                raise Differs(f"{owner['owner']}: {reason}")
+            earlier.append(reply)
+    return "every owner's replies are those of one owner with a convex cost"
+
+
+def check_settlement(records: Records) -> str:
+    """The task was settled at the lowest total whose replies sum to at most it."""
     settled = records.event("settled")
+    discovery = discovery_after(sums_at(records, len(records.totals) - 1))
+    tick = discovery.qualifying
+    if tick is None:
+        raise Differs("no tick qualifies for a settlement")
+    same("the tick settled at", settled["tick"], discovery.ticks.index(tick))
+    same("the total settled at", settled["announced_total"], tick.total_budget)
+    same("whether P converged", settled["converged"], discovery.converged)
+    how = "where P converged" if settled["converged"] else "by rule, without convergence"
+    return f"settled at tick {settled['tick']}, a total of {tick.total_budget:.6g}, {how}"
+
+
+def check_plans(records: Records) -> str:
+    """The plans lead to the root in the log."""
+    plans, settled = records.plans, records.event("settled")
+    erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
         same("the root over plans", settled["plans_root"], log.root(counted))
@@ -83,30 +157,17 @@ def check_plans(records: Records) -> str:
     return f"{settled['plans']} plans above 0 lead to the root in the log" + erased_too(erased)
 
 
-def check_last_tick(records: Records) -> str:
-    """The plans sum to what the last tick saw."""
-    budgets = budgets_of(records, "plan")
-    seen = records.event("last-tick")
-    total = records.offers[-1]["offer"]["total_budget"]
-    positive, share_sum = shares_at(total, [per_owner("plans", budgets, len(budgets))])
-    same("the plans above 0 at the last tick", seen["positive"], positive)
-    same("the sum of shares at the last tick", seen["share_sum"], share_sum)
-    still = "stands still" if seen["stands_still"] else "was stopped by the deadline"
-    return f"{positive} plans make {share_sum:.12g} of P, which {still}"
-
-
 def check_payments(records: Records) -> str:
     """Payments follow from the plans and sum to R."""
-    budgets = budgets_of(records, "plan")
+    plans = records.plans
+    budgets = budgets_of(plans)
     reward = settled_reward(records)
     sold = per_owner("plans", budgets, len(budgets))
     pay = COMPENSATIONS[records.card.compensation](lambda: [sold], MicroCredits(reward))
-    plans = records.everybody("plan")
     due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     lines = {line["owner"]: line for line in records.everybody("line")}
     for owner, payment in due.items():
-        found = lines[owner]["payment_micro"] if owner in lines else 0
-        same(f"the payment of {owner}", found, payment)
+        same(f"the payment of {owner}", lines.get(owner, _NO_PAY)["payment_micro"], payment)
     same("who was chosen", sorted(lines), sorted(owner for owner, pay in due.items() if pay))
     same("the sum of payments", sum(line["payment_micro"] for line in lines.values()), reward)
     return f"{len(lines)} payments follow from the plans and sum to R exactly"
@@ -127,15 +188,14 @@ def check_lines(records: Records) -> str:
 
 
 def check_terms(records: Records) -> str:
-    """Those who signed are those whose signatures the log vouches for."""
-    started = records.event("training")
+    """All who were chosen signed, and the log vouches for their signatures."""
+    started, reward = records.event("training"), settled_reward(records)
     signed = [line for line in records.everybody("line") if line["state"] == "signed"]
     same("how many signed", started["signed"], len(signed))
     hashes = [hashlib.sha256(str(line["signature"]).encode()).hexdigest() for line in signed]
     same("the root over signatures", started["signatures_root"], log.root(hashes))
-    declined = settled_reward(records) - sum(line["payment_micro"] for line in signed)
-    same("the pay that was declined", started["declined_micro"], declined)
-    return f"{len(signed)} owners signed; pay of {declined} micro-credits was declined"
+    same("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
+    return f"{len(signed)} owners signed for all of the reward"
 
 
 def check_answers(records: Records) -> str:

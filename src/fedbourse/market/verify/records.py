@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
+from fedbourse.market.unearned import shared_pay
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.messages import earned, line_document
 
@@ -53,8 +54,8 @@ class Records:
         return TaskCard.of(self.card_document)
 
     def event(self, kind: str) -> Document:
-        """Return the body of the first event of a kind."""
-        for event in self.events:
+        """Return the body of the last event of a kind."""
+        for event in reversed(self.events):
             if event["kind"] == kind:
                 body: Document = event["body"]
                 return body
@@ -65,11 +66,42 @@ class Records:
         """Return the bodies of all events that announced a total."""
         return [e["body"] for e in self.events if e["kind"] in ("announced", "ticked")]
 
+    @cached_property
+    def closings(self) -> dict[int, Document]:
+        """Return the bodies of the events that closed ticks, by tick."""
+        bodies = (e["body"] for e in self.events if "closed_tick" in e["body"])
+        return {body["closed_tick"]: body for body in bodies}
+
+    @property
+    def totals(self) -> list[float]:
+        """Return every total that was announced, by tick."""
+        return [body["offer"]["total_budget"] for body in self.offers]
+
     def everybody(self, part: str) -> list[Document]:
-        """Return interests, plans or lines of all owners, by name."""
+        """Return interests or lines of all owners, by name."""
         if self.owners is None:
             raise Unseen("it takes an auditor's token to see every owner")
         return [owner[part] for owner in self.owners if owner[part] is not None]
+
+    def replies(self, tick: int, *, at: int | None = None) -> list[Document]:
+        """Return the replies to a tick, by owner: of those who are in at the closing of ``at``.
+
+        Without it, of everybody who replied.
+        """
+        if self.owners is None:
+            raise Unseen("it takes an auditor's token to see every owner")
+        return [
+            reply
+            for owner in self.owners
+            if at is None or not _is_out(owner["exit"], at)
+            for reply in owner["replies"]
+            if reply["tick"] == tick
+        ]
+
+    @property
+    def plans(self) -> list[Document]:
+        """Return the replies that became plans: to the tick settled at, of those still in."""
+        return self.replies(self.event("settled")["tick"], at=len(self.totals))
 
     def money(self) -> list[Document]:
         """Return all transfers from and to the escrow account."""
@@ -110,6 +142,32 @@ def settled_reward(records: Records) -> int:
     return settled
 
 
+def closed_rounds(records: Records) -> int:
+    """Return how many rounds were closed."""
+    return sum(event["kind"] == "round" for event in records.events)
+
+
+def _shared(records: Records) -> dict[str, int]:
+    """Return what each owner has earned in all, where a task that ended shared unearned pay."""
+    if records.card.unearned != "share" or not records.events[-1]["body"].get("shared_micro"):
+        return {}
+    if records.answers is None:
+        raise Unseen("who delivered which round is for auditors to see")
+    payments = {line["owner"]: line["payment_micro"] for line in records.everybody("line")}
+    rounds = (
+        [answer["owner"] for answer in records.answers[number]]
+        for number in range(closed_rounds(records))
+    )
+    pay = shared_pay(payments, rounds, rounds=records.card.rounds)
+    return {
+        line["owner"]: max(
+            pay[line["owner"]],
+            earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds),
+        )
+        for line in records.everybody("line")
+    }
+
+
 def own_part(records: Records, part: str) -> Document:
     """Return a part of what the market keeps of an owner."""
     found: Document | None = (records.own or {}).get(part)
@@ -138,19 +196,29 @@ def erased_too(count: int) -> str:
     return f" ({count} of them erased, hashes only)" if count else ""
 
 
-def budgets_of(records: Records, part: str) -> list[float]:
-    """Return the budgets of all owners, if none was erased."""
-    budgets = [each["budget"] for each in records.everybody(part)]
+def _is_out(gone: Document | None, tick: int) -> bool:
+    """Say whether an owner is out when a tick closes; a decliner is from the next tick on."""
+    if gone is None:
+        return False
+    at_once: bool = gone["reason"] in ("left", "missed")
+    return gone["tick"] < tick or (gone["tick"] == tick and at_once)
+
+
+def budgets_of(replies: list[Document]) -> list[float]:
+    """Return the budgets of replies, if none was erased."""
+    budgets = [each["budget"] for each in replies]
     if None in budgets:
         raise Unseen(f"{budgets.count(None)} owners had their budgets erased")
     return budgets
 
 
-def due(records: Records, line: Document) -> int:
-    """Return what a line must have earned by now."""
+def due(records: Records, line: Document, *, shared: bool = True) -> int:
+    """Return what a line must have earned by now, with its part of others' rounds or without."""
     if line["state"] != "signed" or not any(e["kind"] == "training" for e in records.events):
         return 0
-    if records.card.payout == "upfront":
+    if records.card.vesting == "upfront":
         payment: int = line["payment_micro"]
         return payment
+    if shared and line["owner"] in (with_share := _shared(records)):
+        return with_share[line["owner"]]
     return earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds)

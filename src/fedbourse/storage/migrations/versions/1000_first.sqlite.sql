@@ -18,6 +18,15 @@ CREATE TABLE devices (
 
 CREATE UNIQUE INDEX ix_devices_live ON devices (owner) WHERE retired_ms IS NULL
 
+CREATE TABLE ended_sessions (
+  id TEXT NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  CONSTRAINT pk_ended_sessions PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_ended_sessions_expires_ms ON ended_sessions (expires_ms)
+
 CREATE TABLE enrolments (
   hash TEXT NOT NULL,
   owner TEXT NOT NULL,
@@ -73,8 +82,12 @@ CREATE TABLE tasks (
   tick BIGINT NOT NULL,
   tick_ends_ms BIGINT,
   total_budget DOUBLE,
-  discovery TEXT NOT NULL,
+  totals TEXT NOT NULL,
+  first_tick BIGINT NOT NULL,
+  asked BIGINT NOT NULL,
+  settled_tick BIGINT,
   offer TEXT NOT NULL,
+  review_ends_ms BIGINT,
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
@@ -147,6 +160,20 @@ CREATE TABLE events (
   CONSTRAINT fk_events_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
 
+CREATE TABLE exits (
+  task TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  tick BIGINT NOT NULL,
+  reason TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_exits PRIMARY KEY (task, owner),
+  CONSTRAINT ck_exits_reason CHECK (reason IN ('left', 'missed', 'declined', 'unsigned')),
+  CONSTRAINT fk_exits_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
+CREATE INDEX ix_exits_owner ON exits (owner)
+
 CREATE TABLE interests (
   task TEXT NOT NULL,
   owner TEXT NOT NULL,
@@ -154,10 +181,13 @@ CREATE TABLE interests (
   salt TEXT NOT NULL,
   leaf TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
+  zero_from DOUBLE,
   CONSTRAINT pk_interests PRIMARY KEY (task, owner),
   CONSTRAINT fk_interests_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
  WITHOUT ROWID
+
+CREATE INDEX ix_interests_owner ON interests (owner)
 
 CREATE TABLE lines (
   task TEXT NOT NULL,
@@ -170,8 +200,11 @@ CREATE TABLE lines (
   state TEXT NOT NULL,
   signature TEXT,
   answered BIGINT NOT NULL,
+  earned BIGINT NOT NULL,
+  held BIGINT NOT NULL,
   CONSTRAINT pk_lines PRIMARY KEY (task, owner),
   CONSTRAINT ck_lines_state CHECK (state IN ('offered', 'signed', 'declined')),
+  CONSTRAINT ck_lines_held CHECK (held >= 0 AND held <= earned),
   CONSTRAINT ck_lines_budget CHECK (budget >= 0),
   CONSTRAINT ck_lines_payment CHECK (payment >= 0),
   CONSTRAINT ck_lines_answered CHECK (answered >= 0),
@@ -179,21 +212,21 @@ CREATE TABLE lines (
 )
  WITHOUT ROWID
 
-CREATE TABLE plans (
+CREATE TABLE replies (
   task TEXT NOT NULL,
-  owner TEXT NOT NULL,
   tick BIGINT NOT NULL,
+  owner TEXT NOT NULL,
   budget DOUBLE,
   salt TEXT NOT NULL,
   leaf TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
-  CONSTRAINT pk_plans PRIMARY KEY (task, owner),
-  CONSTRAINT ck_plans_budget CHECK (budget >= 0),
-  CONSTRAINT fk_plans_task FOREIGN KEY(task) REFERENCES tasks (id)
+  CONSTRAINT pk_replies PRIMARY KEY (task, tick, owner),
+  CONSTRAINT ck_replies_budget CHECK (budget >= 0),
+  CONSTRAINT fk_replies_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
  WITHOUT ROWID
 
-CREATE INDEX ix_plans_task_tick ON plans (task, tick)
+CREATE INDEX ix_replies_task_owner ON replies (task, owner)
 
 CREATE TABLE rounds (
   task TEXT NOT NULL,

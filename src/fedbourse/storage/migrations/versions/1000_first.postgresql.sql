@@ -17,6 +17,14 @@ CREATE TABLE devices (
 
 CREATE UNIQUE INDEX ix_devices_live ON devices (owner) WHERE retired_ms IS NULL
 
+CREATE TABLE ended_sessions (
+  id TEXT COLLATE "C" NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  CONSTRAINT pk_ended_sessions PRIMARY KEY (id)
+)
+
+CREATE INDEX ix_ended_sessions_expires_ms ON ended_sessions (expires_ms)
+
 CREATE TABLE enrolments (
   hash TEXT COLLATE "C" NOT NULL,
   owner TEXT COLLATE "C" NOT NULL,
@@ -71,8 +79,12 @@ CREATE TABLE tasks (
   tick BIGINT NOT NULL,
   tick_ends_ms BIGINT,
   total_budget DOUBLE PRECISION,
-  discovery TEXT NOT NULL,
+  totals TEXT NOT NULL,
+  first_tick BIGINT NOT NULL,
+  asked BIGINT NOT NULL,
+  settled_tick BIGINT,
   offer TEXT NOT NULL,
+  review_ends_ms BIGINT,
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
@@ -143,6 +155,19 @@ CREATE TABLE events (
   CONSTRAINT fk_events_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
 
+CREATE TABLE exits (
+  task TEXT COLLATE "C" NOT NULL,
+  owner TEXT COLLATE "C" NOT NULL,
+  tick BIGINT NOT NULL,
+  reason TEXT COLLATE "C" NOT NULL,
+  at_ms BIGINT NOT NULL,
+  CONSTRAINT pk_exits PRIMARY KEY (task, owner),
+  CONSTRAINT ck_exits_reason CHECK (reason IN ('left', 'missed', 'declined', 'unsigned')),
+  CONSTRAINT fk_exits_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
+CREATE INDEX ix_exits_owner ON exits (owner)
+
 CREATE TABLE interests (
   task TEXT COLLATE "C" NOT NULL,
   owner TEXT COLLATE "C" NOT NULL,
@@ -150,9 +175,12 @@ CREATE TABLE interests (
   salt TEXT NOT NULL,
   leaf TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
+  zero_from DOUBLE PRECISION,
   CONSTRAINT pk_interests PRIMARY KEY (task, owner),
   CONSTRAINT fk_interests_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
+
+CREATE INDEX ix_interests_owner ON interests (owner)
 
 CREATE TABLE lines (
   task TEXT COLLATE "C" NOT NULL,
@@ -165,28 +193,31 @@ CREATE TABLE lines (
   state TEXT COLLATE "C" NOT NULL,
   signature TEXT,
   answered BIGINT NOT NULL,
+  earned BIGINT NOT NULL,
+  held BIGINT NOT NULL,
   CONSTRAINT pk_lines PRIMARY KEY (task, owner),
   CONSTRAINT ck_lines_state CHECK (state IN ('offered', 'signed', 'declined')),
+  CONSTRAINT ck_lines_held CHECK (held >= 0 AND held <= earned),
   CONSTRAINT ck_lines_budget CHECK (budget >= 0),
   CONSTRAINT ck_lines_payment CHECK (payment >= 0),
   CONSTRAINT ck_lines_answered CHECK (answered >= 0),
   CONSTRAINT fk_lines_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
 
-CREATE TABLE plans (
+CREATE TABLE replies (
   task TEXT COLLATE "C" NOT NULL,
-  owner TEXT COLLATE "C" NOT NULL,
   tick BIGINT NOT NULL,
+  owner TEXT COLLATE "C" NOT NULL,
   budget DOUBLE PRECISION,
   salt TEXT NOT NULL,
   leaf TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
-  CONSTRAINT pk_plans PRIMARY KEY (task, owner),
-  CONSTRAINT ck_plans_budget CHECK (budget >= 0),
-  CONSTRAINT fk_plans_task FOREIGN KEY(task) REFERENCES tasks (id)
+  CONSTRAINT pk_replies PRIMARY KEY (task, tick, owner),
+  CONSTRAINT ck_replies_budget CHECK (budget >= 0),
+  CONSTRAINT fk_replies_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
 
-CREATE INDEX ix_plans_task_tick ON plans (task, tick)
+CREATE INDEX ix_replies_task_owner ON replies (task, owner)
 
 CREATE TABLE rounds (
   task TEXT COLLATE "C" NOT NULL,

@@ -6,12 +6,12 @@ from alembic import op
 
 from fedbourse.storage.migrations.statements import statements
 
-revision = "0001"
+revision = "1000"
 down_revision = None
 
 
 def upgrade() -> None:
     """Make everything."""
     connection = op.get_bind()
-    for statement in statements("0001_first", connection.dialect.name):
+    for statement in statements("1000_first", connection.dialect.name):
         connection.exec_driver_sql(statement)

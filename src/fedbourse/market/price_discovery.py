@@ -1,0 +1,247 @@
+"""Price discovery as the market runs it: ticks, the settlement by rule, and running again.
+
+Every tick announces a total P. Replies are final when their tick closes. Who did not reply to a
+tick that waited for it is out of the task, as is who leaves or declines: no reply of it counts any
+more, at any tick. The sums of all ticks are therefore taken anew over those who are left, and the
+task settles at the lowest announced total whose replies sum to at most it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbourse.errors import Conflict
+from fedbourse.game.discovery import TICKS_MAX, Discovery, TickSum
+from fedbourse.market import log
+from fedbourse.market.lifecycle import Command
+from fedbourse.market.parties import MARKET
+from fedbourse.market.service import enough, present, taken
+from fedbourse.market.settlement import COMPENSATIONS, regret_bound, shares_at
+from fedbourse.market.task import Exit, Line
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
+from fedbourse.wire.canonical import digest
+from fedbourse.wire.messages import line_document, offer_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.market.ports import Unit
+    from fedbourse.market.service import Market
+    from fedbourse.market.task import ExitReason, Task
+
+BUDGET_MIN = 1e-100
+"""A smaller total is not announced: nobody sells at any price."""
+
+
+def announce_tick(
+    market: Market,
+    unit: Unit,
+    task: Task,
+    total: float,
+    *,
+    method: str = "",
+    previous: str,
+    extra: dict[str, Any],
+) -> Task:
+    """Announce P at the next tick, as a message that replies refer to."""
+    task = replace(task, tick=len(task.totals))
+    ends = min(market.moment_in(task.card.deadlines.tick_s), present(task.deadline_ms))
+    message = offer_message(
+        task=task.id,
+        reward_micro=present(task.reward),
+        method=method,
+        interested=task.interested,
+        tick=task.tick,
+        total_budget=total,
+        tick_ends_ms=ends,
+        plans_end_ms=present(task.deadline_ms),
+        previous=previous,
+    )
+    task = replace(
+        task,
+        total_budget=total,
+        totals=(*task.totals, total),
+        tick_ends_ms=ends,
+        offer=digest(message),
+        asked=unit.count_asked(task.id, total_budget=total),
+    )
+    kind = "announced" if task.tick == 0 else "ticked"
+    return market.record(unit, task, kind, {**extra, "offer": message, "hash": task.offer})
+
+
+def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
+    """Move P by what owners replied; settle where it has converged, or where time is up."""
+    task = taken(unit, MARKET, task_id, Command.TICK)
+    missed = unit.miss_tick(
+        task.id, tick=task.tick, total_budget=present(task.total_budget), at_ms=market.now_ms()
+    )
+    tree = log.Root()
+    for (leaves,) in unit.replies_in(task.id, task.tick, "leaf"):
+        tree.add(leaves)
+    sums = tick_sums(unit, task)
+    seen = {
+        "closed_tick": task.tick,
+        "replies": tree.leaves,
+        "replies_root": tree.hex(),
+        "positive": sums[-1].positive,
+        "share_sum": sums[-1].share_sum,
+        "missed": missed,
+        "out": unit.count_exits(task.id),
+    }
+    discovery = discovery_after(sums)
+    over = task.deadline_ms is not None and market.now_ms() >= task.deadline_ms
+    last = task.tick - task.first_tick + 1 >= TICKS_MAX
+    silent = discovery.total_budget < BUDGET_MIN
+    if discovery.converged or over or last or silent or too_few(unit, task):
+        task = market.record(unit, task, "last-tick", seen | {"converged": discovery.converged})
+        return settle(market, unit, task, discovery)
+    return announce_tick(
+        market, unit, task, discovery.total_budget, previous=task.offer, extra=seen
+    )
+
+
+def too_few(unit: Unit, task: Task) -> bool:
+    """Say whether fewer owners are left than the card wants."""
+    return task.interested - unit.count_exits(task.id) < task.card.min_participants
+
+
+def tick_sums(unit: Unit, task: Task) -> list[TickSum]:
+    """Return what each tick so far sums to, over the owners who are not out of the task."""
+    return [
+        TickSum(total, *shares_at(total, _budgets(unit, task, tick)))
+        for tick, total in enumerate(task.totals)
+    ]
+
+
+def discovery_after(sums: list[TickSum]) -> Discovery:
+    """Return how discovery stands after these ticks."""
+    discovery = Discovery.start(total_budget=sums[0].total_budget)
+    for each in sums:
+        discovery = discovery.after(each)
+    return discovery
+
+
+def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task:
+    """Turn the replies to the qualifying tick into payments that sum to R."""
+    task = taken(unit, MARKET, task.id, Command.SETTLE)
+    tick = discovery.qualifying
+    if tick is None:
+        raise Conflict(
+            f"at each of {len(task.totals)} totals announced owners wanted more than it: no tick "
+            "qualifies for a settlement"
+        )
+    enough(task, tick.positive, "have planned a budget above 0")
+    number = discovery.ticks.index(tick)
+    task = replace(task, settled_tick=number, tick_ends_ms=None)
+    total_budget, plans = _plans(unit, task, number)
+    if total_budget < task.card.min_total_budget:
+        raise Conflict(
+            f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
+            f"{total_budget:g}"
+        )
+    lines = log.Root()
+    unit.add_lines(_lines(market, unit, task, lines))
+    task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
+    reward = present(task.reward)
+    return market.record(
+        unit,
+        task,
+        "settled",
+        {
+            "reward_micro": reward,
+            "tick": number,
+            "announced_total": tick.total_budget,
+            "converged": discovery.converged,
+            "regret_bound": regret_bound(
+                _budgets(unit, task, number),
+                announced=tick.total_budget,
+                sold=total_budget,
+                reward=reward / MICRO_CREDITS_PER_CREDIT,
+            ),
+            "total_budget": total_budget,
+            "plans": plans.leaves,
+            "plans_root": plans.hex(),
+            "lines": lines.leaves,
+            "lines_root": lines.hex(),
+            "deadline_ms": task.deadline_ms,
+        },
+    )
+
+
+def restart(market: Market, unit: Unit, task_id: str) -> Task:
+    """Strike out who declined or did not sign, and discover the price again without them.
+
+    The reward stays what it is, and so do all replies of the others: their ticks still narrow P.
+    """
+    task = taken(unit, MARKET, task_id, Command.RESTART)
+    now = market.now_ms()
+    gone = [line for line in unit.lines(task.id) if line.state != "signed"]
+    for line in gone:
+        reason: ExitReason = "declined" if line.state == "declined" else "unsigned"
+        unit.add_exit(Exit(task.id, line.owner, task.tick, reason, now))
+    unit.drop_lines(task.id)
+    task = replace(
+        task,
+        first_tick=len(task.totals),
+        settled_tick=None,
+        deadline_ms=market.moment_in(task.card.deadlines.plans_s),
+    )
+    task = market.record(unit, task, "restarted", {"struck_out": len(gone)})
+    enough(task, task.interested - unit.count_exits(task.id), "are left to sell")
+    discovery = discovery_after(tick_sums(unit, task))
+    if discovery.converged:
+        return settle(market, unit, task, discovery)
+    return announce_tick(market, unit, task, discovery.total_budget, previous=task.offer, extra={})
+
+
+def _budgets(unit: Unit, task: Task, tick: int) -> Iterator[FloatArray]:
+    """Yield the budgets replied to a tick by those who are not out."""
+    for (budgets,) in unit.replies_in(task.id, tick, "budget"):
+        yield np.array(budgets, dtype=np.float64)
+
+
+def _plans(unit: Unit, task: Task, tick: int) -> tuple[float, log.Root]:
+    """Return the sum of all plans above 0, and the root over their leaves."""
+    tree = log.Root()
+
+    def positive() -> Iterator[float]:
+        for budgets, leaves in unit.replies_in(task.id, tick, "budget", "leaf"):
+            tree.add(leaf for budget, leaf in zip(budgets, leaves, strict=True) if budget)
+            yield from filter(None, budgets)
+
+    return math.fsum(positive()), tree
+
+
+def _lines(market: Market, unit: Unit, task: Task, lines: log.Root) -> Iterator[Line]:
+    """Yield a line for each owner with pay, and add its leaf."""
+    tick = present(task.settled_tick)
+    pay = COMPENSATIONS[task.card.compensation](
+        lambda: _budgets(unit, task, tick), present(task.reward)
+    )
+    for owners, budgets in unit.replies_in(task.id, tick, "owner", "budget"):
+        payments = pay(np.array(budgets, dtype=np.float64))
+        for owner, budget, payment in zip(owners, budgets, payments, strict=True):
+            if payment:
+                line = _line(market, task, lines.leaves, (owner, budget, payment))
+                lines.add([line.leaf])
+                yield line
+
+
+def _line(market: Market, task: Task, position: int, paid: tuple[str, float, int]) -> Line:
+    owner, budget, payment = paid
+    salt = market.salt()
+    document = line_document(owner=owner, budget=budget, payment_micro=payment)
+    return Line(
+        task=task.id,
+        owner=owner,
+        position=position,
+        budget=budget,
+        payment=MicroCredits(payment),
+        salt=salt,
+        leaf=log.leaf(salt, document),
+    )
