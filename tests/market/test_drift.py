@@ -135,10 +135,10 @@ def played(trading, owners, task, budgets, rounds):
         trading.advance()
 
 
-@pytest.mark.parametrize("payout", ["vested", "upfront"])
-def test_sums_are_kept_as_rounds_close_and_pay_is_never_withheld(trading, payout) -> None:
+@pytest.mark.parametrize("vesting", ["by-round", "upfront"])
+def test_sums_are_kept_as_rounds_close_and_pay_is_never_withheld(trading, vesting) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
-    task = trading.in_training(owners, payout=payout, rounds=6)
+    task = trading.in_training(owners, vesting=vesting, rounds=6)
     budgets = {line.owner: line.budget for line in trading.lines(task.id)}
     payments = {line.owner: line.payment for line in trading.lines(task.id)}
     played(trading, owners, task, budgets, 6)

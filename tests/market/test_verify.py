@@ -377,12 +377,12 @@ def test_every_state_on_the_way_verifies(store) -> None:
     check()
 
 
-@pytest.mark.parametrize("payout", ["vested", "upfront"])
-def test_a_task_cancelled_in_training_verifies_for_everybody(store, payout) -> None:
+@pytest.mark.parametrize("vesting", ["by-round", "upfront"])
+def test_a_task_cancelled_in_training_verifies_for_everybody(store, vesting) -> None:
     trading = Trading(store)
     owners = trading.owners(1.0, 1.1)
     trading.fund(20_000_000)
-    task = trading.in_training(owners, payout=payout)
+    task = trading.in_training(owners, vesting=vesting)
     trading.answer(owners[0], task)
     trading.do(buying.cancel, BUYER, task.id)
     for viewer in (AUDITOR, *owners):

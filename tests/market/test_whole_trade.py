@@ -15,11 +15,11 @@ def trading(store) -> Trading:
     return Trading(store)
 
 
-@pytest.mark.parametrize("payout", ["vested", "upfront"])
-def test_a_whole_trade_pays_everybody_and_empties_escrow(trading, payout) -> None:
+@pytest.mark.parametrize("vesting", ["by-round", "upfront"])
+def test_a_whole_trade_pays_everybody_and_empties_escrow(trading, vesting) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3, 9.0)
     trading.fund(12_000_000)
-    task = trading.in_training(owners, payout=payout)
+    task = trading.in_training(owners, vesting=vesting)
     assert task.state is State.TRAINING
     assert trading.balance(BUYER.party) == 2_000_000
     chosen = {line.owner: line for line in trading.lines(task.id)}

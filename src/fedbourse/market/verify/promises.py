@@ -111,7 +111,7 @@ def check_activity(records: Records) -> str:
     """No owner's replies contradict each other."""
     if records.owners is None:
         raise Unseen("it takes an auditor's token to see every owner")
-    reward = records.offers[0]["offer"]["reward_micro"] / MICRO_CREDITS_PER_CREDIT
+    reward = records.event("announced")["offer"]["reward_micro"] / MICRO_CREDITS_PER_CREDIT
     for owner in records.owners:
         earlier: list[Reply] = []
         for each in owner["replies"]:
