@@ -130,7 +130,9 @@ class Discovery:
     def after(self, tick: TickSum) -> Discovery:
         """Return the discovery after a tick, whichever total was announced at it."""
         seen = replace(self, ticks=(*self.ticks, tick))
-        if self.newton and not self._falls(tick):
+        # Where owners have gone since, earlier totals were not the moves of these sums.
+        proposed = tick.total_budget == self.total_budget
+        if self.newton and proposed and not self._falls(tick):
             seen = replace(seen, newton=False)
         if not seen.newton and 2 * seen._width > self._width:
             seen = replace(seen, stalls=self.stalls + 1)

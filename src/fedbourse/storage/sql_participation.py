@@ -186,7 +186,9 @@ class SqlParticipation(Part):
 
     def count_exits(self, task: str) -> int:
         """Return how many of those whose interest is kept are out."""
-        return self._count(interests, and_(interests.c.task == task, _is_out(interests)))
+        kept = and_(interests.c.task == exits.c.task, interests.c.owner == exits.c.owner)
+        interested = select(interests.c.owner).where(kept).exists()
+        return self._count(exits, and_(exits.c.task == task, interested))
 
     def add_lines(self, lines: Iterable[Line]) -> None:
         """Store a settlement: up to a million lines."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
 from fedbourse.market import log
-from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import COMPENSATIONS, shares_at
-from fedbourse.market.verify.history import sums_at
+from fedbourse.market.verify.history import discovery_at
 from fedbourse.market.verify.records import (
     Differs,
     Records,
@@ -133,8 +132,8 @@ def check_activity(records: Records) -> str:
 
 def check_settlement(records: Records) -> str:
     """The task was settled at the lowest total whose replies sum to at most it."""
-    settled = records.event("settled")
-    discovery = discovery_after(sums_at(records, len(records.totals) - 1))
+    settled = records.settled
+    discovery = discovery_at(records, len(records.totals), at=len(records.totals))
     tick = discovery.qualifying
     if tick is None:
         raise Differs("no tick qualifies for a settlement")
@@ -147,7 +146,7 @@ def check_settlement(records: Records) -> str:
 
 def check_plans(records: Records) -> str:
     """The plans lead to the root in the log."""
-    plans, settled = records.plans, records.event("settled")
+    plans, settled = records.plans, records.settled
     erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
@@ -178,7 +177,7 @@ def check_lines(records: Records) -> str:
     lines, erased = records.everybody("line"), 0
     for line in lines:
         erased += check_leaf(line, line_of(line), f"the line of {line['owner']}")
-    settled = records.event("settled")
+    settled = records.settled
     same("the number of lines", settled["lines"], len(lines))
     root = log.root([line["leaf"] for line in lines])
     same("the root over lines", settled["lines_root"], root)

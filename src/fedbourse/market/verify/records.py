@@ -67,6 +67,19 @@ class Records:
         return [e["body"] for e in self.events if e["kind"] in ("announced", "ticked")]
 
     @cached_property
+    def settled(self) -> Document:
+        """Return the body of the settlement that holds: none where discovery runs again."""
+        for event in reversed(self.events):
+            if event["kind"] in ("settled", "restarted"):
+                break
+        else:
+            raise Unseen("the log has no event 'settled'")
+        if event["kind"] == "restarted":
+            raise Unseen("the price is being discovered again")
+        body: Document = event["body"]
+        return body
+
+    @cached_property
     def closings(self) -> dict[int, Document]:
         """Return the bodies of the events that closed ticks, by tick."""
         bodies = (e["body"] for e in self.events if "closed_tick" in e["body"])
@@ -101,7 +114,7 @@ class Records:
     @property
     def plans(self) -> list[Document]:
         """Return the replies that became plans: to the tick settled at, of those still in."""
-        return self.replies(self.event("settled")["tick"], at=len(self.totals))
+        return self.replies(self.settled["tick"], at=len(self.totals))
 
     def money(self) -> list[Document]:
         """Return all transfers from and to the escrow account."""
@@ -137,7 +150,7 @@ def same(what: str, found: object, recomputed: object) -> None:
 
 def settled_reward(records: Records) -> int:
     """Return what was settled, if it is what was announced."""
-    settled: int = records.event("settled")["reward_micro"]
+    settled: int = records.settled["reward_micro"]
     same("the reward that was settled", settled, records.offers[-1]["offer"]["reward_micro"])
     return settled
 
