@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Line, Task
+    from fedbourse.market.task import Task
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,23 @@ def empty_escrow(market: Market, unit: Unit, task: Task, *, closed_rounds: int) 
         return Remainder()
     shares: dict[str, int] = {}
     absent = 0
-    if closed_rounds:
-        lines = [line for line in unit.lines(task.id) if line.state == "signed"]
-        absent = min(left, _absent(task, lines, closed_rounds))
+    if closed_rounds and task.card.vesting == "by-round":
+        rounds, lines = task.card.rounds, unit.lines(task.id)
+        still_open = _deliverers(unit, task, closed_rounds) if closed_rounds < rounds else []
+        for line in lines:
+            closed = line.answered - (line.owner in still_open)
+            absent += earned(line.payment, answered=closed_rounds, rounds=rounds)
+            absent -= earned(line.payment, answered=closed, rounds=rounds)
         if task.card.unearned == "share" and absent:
-            shares = _bonuses(unit, task, lines, closed_rounds)
+            pay = shared_pay(
+                {line.owner: int(line.payment) for line in lines},
+                (_deliverers(unit, task, number) for number in range(closed_rounds)),
+                rounds=rounds,
+                still_open=still_open,
+            )
+            shares = {e.owner: pay[e.owner] - e.earned for e in lines if pay[e.owner] > e.earned}
     shared = sum(shares.values())
-    fund = 0 if task.card.unearned == "refund" else absent - shared
+    fund = 0 if task.card.unearned == "refund" else max(0, absent - shared)
     remainder = Remainder(refunded=left - shared - fund, fund=fund, shared=shared)
     for owner, bonus in shares.items():
         unit.earn(task.id, owner, bonus)
@@ -86,37 +96,22 @@ def _transfers(task: Task, shares: Mapping[str, int], remainder: Remainder) -> l
     ]
 
 
-def _absent(task: Task, lines: Iterable[Line], closed_rounds: int) -> int:
-    """Return what the closed rounds would have brought those who did not deliver them."""
-    if task.card.vesting == "upfront":
-        return 0
-    rounds = task.card.rounds
-    return sum(
-        max(0, earned(line.payment, answered=closed_rounds, rounds=rounds) - line.earned)
-        for line in lines
-    )
-
-
-def _bonuses(unit: Unit, task: Task, lines: list[Line], closed_rounds: int) -> dict[str, int]:
-    """Return what each owner who delivered gets of the rounds that others did not deliver."""
-    payments = {line.owner: int(line.payment) for line in lines}
-    deliverers = (
-        [answer.owner for answer in unit.answers(task.id, number)]
-        for number in range(closed_rounds)
-    )
-    pay = shared_pay(payments, deliverers, rounds=task.card.rounds)
-    return {
-        line.owner: bonus for line in lines if (bonus := pay.get(line.owner, 0) - line.earned) > 0
-    }
+def _deliverers(unit: Unit, task: Task, number: int) -> list[str]:
+    return [answer.owner for answer in unit.answers(task.id, number)]
 
 
 def shared_pay(
-    payments: Mapping[str, int], deliverers: Iterable[Iterable[str]], *, rounds: int
+    payments: Mapping[str, int],
+    deliverers: Iterable[Iterable[str]],
+    *,
+    rounds: int,
+    still_open: Iterable[str] = (),
 ) -> dict[str, int]:
     """Return what owners earn where each round's pay is shared by those who delivered it.
 
     Each round brings R/T, in proportion to payments; a round that nobody delivered brings nobody
-    anything. Sums are exact; what floors leave goes to the largest remainders.
+    anything. In a round that was ``still_open`` when the task ended, who delivered earns its own
+    part alone. Sums are exact; what floors leave goes to the largest remainders.
 
     >>> shared_pay({"a": 6, "b": 4}, [["a", "b"], ["a"]], rounds=2)
     {'a': 8, 'b': 2}
@@ -128,6 +123,8 @@ def shared_pay(
         total = sum(payments[name] for name in there)
         for name in there:
             exact[name] += Fraction(reward * payments[name], rounds * total)
+    for name in still_open:
+        exact[name] += Fraction(payments[name], rounds)
     pay = {name: int(amount) for name, amount in exact.items()}
     left = int(sum(exact.values(), Fraction(0))) - sum(pay.values())
     by_remainder = sorted(exact, key=lambda name: (pay[name] - exact[name], name))

@@ -16,6 +16,7 @@ from fedbourse.market.verify.records import (
     Records,
     Unseen,
     closed_rounds,
+    deliverers,
     due,
     same,
 )
@@ -80,16 +81,17 @@ def _check_rule(records: Records, ended: Document) -> None:
     if records.card.unearned == "refund" or records.card.vesting == "upfront":
         same("what went to the fund", ended["fund_micro"], 0)
         return
-    if records.owners is None:
+    if records.owners is None or records.answers is None:
         return
     closed, rounds = closed_rounds(records), records.card.rounds
-    absent = sum(
-        max(0, earned(line["payment_micro"], answered=closed, rounds=rounds) - own)
-        for line in records.everybody("line")
-        if line["state"] == "signed"
-        for own in [earned(line["payment_micro"], answered=line["answered"], rounds=rounds)]
-    )
-    same("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
+    still_open = deliverers(records, closed)
+    absent = 0
+    for line in records.everybody("line"):
+        in_closed = line["answered"] - (line["owner"] in still_open)
+        absent += earned(line["payment_micro"], answered=closed, rounds=rounds)
+        absent -= earned(line["payment_micro"], answered=in_closed, rounds=rounds)
+    fund = max(0, absent - ended["shared_micro"]) if closed else 0
+    same("the pay of rounds that were not delivered", ended["fund_micro"], fund)
 
 
 def verify_books(

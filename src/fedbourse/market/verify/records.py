@@ -164,21 +164,20 @@ def _shared(records: Records) -> dict[str, int]:
     """Return what each owner has earned in all, where a task that ended shared unearned pay."""
     if records.card.unearned != "share" or not records.events[-1]["body"].get("shared_micro"):
         return {}
+    payments = {line["owner"]: line["payment_micro"] for line in records.everybody("line")}
+    return shared_pay(
+        payments,
+        (deliverers(records, number) for number in range(closed_rounds(records))),
+        rounds=records.card.rounds,
+        still_open=deliverers(records, closed_rounds(records)),
+    )
+
+
+def deliverers(records: Records, number: int) -> list[str]:
+    """Return who delivered a round; nobody where it was never opened."""
     if records.answers is None:
         raise Unseen("who delivered which round is for auditors to see")
-    payments = {line["owner"]: line["payment_micro"] for line in records.everybody("line")}
-    rounds = (
-        [answer["owner"] for answer in records.answers[number]]
-        for number in range(closed_rounds(records))
-    )
-    pay = shared_pay(payments, rounds, rounds=records.card.rounds)
-    return {
-        line["owner"]: max(
-            pay[line["owner"]],
-            earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds),
-        )
-        for line in records.everybody("line")
-    }
+    return [answer["owner"] for answer in records.answers.get(number, [])]
 
 
 def own_part(records: Records, part: str) -> Document:
