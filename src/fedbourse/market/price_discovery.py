@@ -80,6 +80,8 @@ def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
     missed = unit.miss_tick(
         task.id, tick=task.tick, total_budget=present(task.total_budget), at_ms=market.now_ms()
     )
+    if missed:
+        task = renewed(market, task, first_tick=task.tick + 1)
     tree = log.Root()
     for (leaves,) in unit.replies_in(task.id, task.tick, "leaf"):
         tree.add(leaves)
@@ -103,6 +105,16 @@ def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
     return announce_tick(
         market, unit, task, discovery.total_budget, previous=task.offer, extra=seen
     )
+
+
+def renewed(market: Market, task: Task, *, first_tick: int) -> Task:
+    """Return a task with all of its ticks and all of its time again, because somebody is out of it.
+
+    Otherwise names could hold P up until no tick is left and then go: the others would be settled
+    at the totals that those names led to.
+    """
+    deadline = market.moment_in(task.card.deadlines.plans_s)
+    return replace(task, first_tick=first_tick, deadline_ms=deadline)
 
 
 def too_few(unit: Unit, task: Task) -> bool:
@@ -185,12 +197,7 @@ def restart(market: Market, unit: Unit, task_id: str) -> Task:
         reason: ExitReason = "declined" if line.state == "declined" else "unsigned"
         unit.add_exit(Exit(task.id, line.owner, task.tick, reason, now))
     unit.drop_lines(task.id)
-    task = replace(
-        task,
-        first_tick=len(task.totals),
-        settled_tick=None,
-        deadline_ms=market.moment_in(task.card.deadlines.plans_s),
-    )
+    task = replace(renewed(market, task, first_tick=len(task.totals)), settled_tick=None)
     task = market.record(unit, task, "restarted", {"struck_out": len(gone)})
     enough(task, task.interested - unit.count_exits(task.id), "are left to sell")
     discovery = discovery_after(tick_sums(unit, task))

@@ -9,7 +9,7 @@ from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound, Withd
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.market import log
 from fedbourse.market.lifecycle import ENDED, Command, after
-from fedbourse.market.price_discovery import BUDGET_MIN
+from fedbourse.market.price_discovery import BUDGET_MIN, renewed
 from fedbourse.market.service import follows, present, show, taken_by_owner
 from fedbourse.market.task import (
     Exit,
@@ -142,7 +142,8 @@ def withdraw(market: Market, unit: Unit, caller: Caller, task_id: str) -> Exit:
     """Leave a task before it is settled, for good; a token is enough.
 
     While it is open the interest goes away. Once the reward is announced the log vouches for the
-    interest, so that it stays, and none of the owner's replies counts any more.
+    interest, so that it stays, and none of the owner's replies counts any more: the price is
+    discovered without it, with all of the ticks and the time that the card gives.
     """
     caller.require("owner")
     # Alone: a plan that is on its way must not come in after the one that is forgotten.
@@ -157,7 +158,7 @@ def withdraw(market: Market, unit: Unit, caller: Caller, task_id: str) -> Exit:
     unit.withdraw(gone, from_interests=task.state is State.OPEN)
     if task.state is State.ANNOUNCED:
         asked = unit.count_asked(task.id, total_budget=present(task.total_budget))
-        unit.save_task(replace(task, asked=asked))
+        unit.save_task(replace(renewed(market, task, first_tick=task.tick), asked=asked))
     return gone
 
 

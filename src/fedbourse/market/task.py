@@ -50,7 +50,7 @@ class Task:
     totals: tuple[float, ...] = ()
     """P of every tick so far."""
     first_tick: int = 0
-    """The first tick of this run of discovery: it runs again where an owner declines."""
+    """The first tick of this run of discovery: another one begins whenever somebody is out."""
     asked: int = 0
     """How many devices this tick waits for: a zero stands for every larger total."""
     settled_tick: int | None = None
