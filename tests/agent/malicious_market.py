@@ -77,7 +77,7 @@ class MaliciousMarket:
         self.totals = [1.0]
         """P of each tick; the last one again and again once it runs out of them."""
         self.settled_tick: int | None = None
-        self.payment = PAYMENT
+        self.payment, self.rounds = PAYMENT, card.rounds
         self.leaf = "1" * 64
         self.restarts = 0
         """How often the price is discovered again once the device has signed."""
@@ -238,7 +238,7 @@ class MaliciousMarket:
             "state": "signed" if self.signed else "offered",
             "answered": len(self.paid),
             "payment_micro": self.payment,
-            "earned_micro": earned(self.payment, answered=len(self.paid), rounds=ROUNDS),
+            "earned_micro": earned(self.payment, answered=len(self.paid), rounds=self.rounds),
             "leaf": self.leaf,
             "signature": self.decisions[-1]["signature"] if self.decisions else None,
         }
@@ -312,13 +312,13 @@ class MaliciousMarket:
                 owner=OWNER,
                 round=number,
                 answered=answered,
-                earned_micro=earned(self.payment, answered=answered, rounds=ROUNDS),
+                earned_micro=earned(self.payment, answered=answered, rounds=self.rounds),
                 answer=digest(message),
             ),
         )
         signed = {"receipt": receipt, "market_signature": self.key.sign(canonical(receipt))}
         self.paid.setdefault(number, signed)
-        if len(self.paid) == ROUNDS:
+        if len(self.paid) == self.rounds:
             self.state = "completed"
         return self._said("signed receipt", signed)
 
