@@ -66,10 +66,12 @@ OFFERS = [
     Case("total none", "task", announced(items(total_budget=None)), "offer", "a number"),
     Case("total text", "task", announced(items(total_budget="1")), "offer", "a number"),
     Case("total true", "task", announced(items(total_budget=True)), "offer", "a number"),
-    Case("reward 0", "task", announced(items(reward_micro=0)), "offer", "above 0"),
-    Case("reward below 0", "task", announced(items(reward_micro=-5)), "offer", "above 0"),
+    Case("reward 0", "task", announced(items(reward_micro=0)), "offer", "at least 1"),
+    Case("reward below 0", "task", announced(items(reward_micro=-5)), "offer", "at least 1"),
     Case("reward none", "task", announced(items(reward_micro=None)), "offer", "a number"),
     Case("reward a list", "task", announced(items(reward_micro=[1])), "offer", "a number"),
+    Case("reward a part", "task", announced(items(reward_micro=2.5)), "offer", "a whole number"),
+    Case("reward huge", "task", announced(items(reward_micro=10**400)), "", "not answer like"),
     Case("no offer", "task", announced(items(offer=None)), "offer", "without an offer"),
     Case("no tick", "task", announced(items(tick=None)), "offer", "without an offer"),
     Case("tick text", "task", announced(items(tick="0")), "document", "has tick '0'"),
@@ -86,14 +88,22 @@ def signed_by_another(offered: dict[str, Any]) -> dict[str, Any]:
     return {**offered, "market_signature": other}
 
 
+LEAST = 1_999_998
+"""floor((1 - 1e-6) r R/P) for r = 2/3 at P = 1 and R = 3 credits."""
 TERMS = [
-    Case("budget higher", "terms", items(budget=4.0), "changed-terms", "never planned"),
-    Case("budget lower", "terms", items(budget=0.001), "changed-terms", "never planned"),
-    Case("budget text", "terms", items(budget="0.5"), "changed-terms", "never planned"),
-    Case("budget a list", "terms", items(budget=[0.5]), "changed-terms", "never planned"),
-    Case("budget missing", "terms", without("budget"), "changed-terms", "never planned"),
-    Case("payment below the value", "terms", items(payment_micro=10), "price", "at least 1"),
-    Case("payment 0", "terms", items(payment_micro=0), "price", "at least 1"),
+    Case("budget higher", "terms", items(budget=4.0), "changed-terms", "budget 4"),
+    Case("budget lower", "terms", items(budget=0.001), "changed-terms", "budget 0.001"),
+    Case("budget text", "terms", items(budget="0.5"), "changed-terms", "budget '0.5'"),
+    Case("budget a list", "terms", items(budget=[0.5]), "changed-terms", "budget [0.5]"),
+    Case("budget missing", "terms", without("budget"), "changed-terms", "budget nothing"),
+    Case("payment below the value", "terms", items(payment_micro=10), "price", f"least {LEAST}"),
+    Case("payment 0", "terms", items(payment_micro=0), "price", f"at least {LEAST}"),
+    Case("a micro-credit too little", "terms", items(payment_micro=LEAST - 1), "price",
+         f"is {LEAST - 1} micro-credits; at the price that was announced at tick 0 it is at least"),
+    Case("a tick that never was", "terms", items(tick=7), "changed-terms", "of tick 7"),
+    Case("tick true", "terms", items(tick=False), "changed-terms", "tick False"),
+    Case("tick missing", "terms", without("tick"), "changed-terms", "of tick None"),
+    Case("a total that never was", "terms", items(total_budget=0.5), "changed-terms", "total_"),
     Case("payment below 0", "terms", items(payment_micro=-1), "changed-terms", "whole number"),
     Case("payment a part", "terms", items(payment_micro=2e6 + 0.5), "changed-terms", "whole"),
     Case("payment text", "terms", items(payment_micro="2000000"), "changed-terms", "whole"),
@@ -103,7 +113,10 @@ TERMS = [
     Case("fewer rounds", "terms", items(rounds=1), "changed-terms", "rounds 1"),
     Case("dimension", "terms", items(dimension=3), "changed-terms", "dimension 3"),
     Case("samples", "terms", items(samples=1), "changed-terms", "samples 1"),
-    Case("payout", "terms", items(vesting="upfront"), "changed-terms", "payout 'upfront'"),
+    Case("vesting", "terms", items(vesting="upfront"), "changed-terms", "vesting 'upfront'"),
+    Case("unearned", "terms", items(unearned="refund"), "changed-terms", "unearned 'refund'"),
+    Case("samples a part", "terms", items(samples=20.0), "changed-terms", "samples 20.0"),
+    Case("a line that is no hash", "terms", items(previous=7), "changed-terms", "previous 7"),
     Case("card", "terms", items(card="2" * 64), "changed-terms", "card '22"),
     Case("owner", "terms", items(owner="owner:bob"), "changed-terms", "owner 'owner:bob'"),
     Case("task", "terms", items(task="f" * 24), "changed-terms", "task 'ff"),
@@ -119,12 +132,15 @@ TERMS = [
     Case("another hash", "offered", items(digest="3" * 64), "changed-terms", "hash"),
     Case("no terms", "offered", items(terms=None), "document", "None"),
     Case("terms a list", "offered", items(terms=[1]), "document", "[1]"),
+    Case("text that is no text", "offered", items(terms={"previous": "\ud800"}), "", "surrogate"),
     Case("nothing offered", "mine", items(terms=None), "document", "no object"),
     Case("a record that is text", "mine", lambda _: "mine", "document", "no object"),
+    Case("a record without replies", "mine", without("replies"), "document", "no replies"),
+    Case("an exit that is text", "mine", items(exit="left"), "document", "has exit 'left'"),
     Case("a record without lines", "mine", without("line"), "document", "no line"),
     Case("a line that is text", "mine", items(line="signed"), "document", "has line"),
     Case("a line without state", "mine", items(line={"answered": 0}), "document", "no state"),
-]
+]  # fmt: skip
 
 
 def asks(number: int, model: bytes | None = None) -> Bend:

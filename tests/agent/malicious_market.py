@@ -25,6 +25,7 @@ from fedbourse.wire.keys import SigningKey
 from fedbourse.wire.messages import (
     answer_message,
     earned,
+    offer_message,
     query_message,
     receipt_message,
     terms_message,
@@ -35,6 +36,7 @@ TASK = "0123456789abcdef01234567"
 OWNER = "owner:ann"
 ROUNDS = 4
 PAYMENT = 2_000_003
+REWARD = 3_000_000
 CARD = TaskCard.of(SMALL_CARD | {"rounds": ROUNDS, "samples": 20})
 Cheat = Callable[[Any], Any]
 
@@ -72,8 +74,21 @@ class MaliciousMarket:
         self.cheats, self.card, self.url = cheats, card, url
         self.key, self.key_shown = SigningKey.generate(), ""
         self.state, self.tick, self.budget = "open", 0, 0.0
+        self.totals = [1.0]
+        """P of each tick; the last one again and again once it runs out of them."""
+        self.settled_tick: int | None = None
+        self.payment, self.rounds = PAYMENT, card.rounds
+        self.leaf = "1" * 64
+        self.restarts = 0
+        """How often the price is discovered again once the device has signed."""
+        self.exit: dict[str, Any] | None = None
+        self.events = 0
         self.plans: list[float] = []
+        self.replies: dict[int, float] = {}
+        """The budget that was replied to each tick, as far as it is remembered."""
         self.decisions: list[dict[str, Any]] = []
+        self.signed = False
+        """Whether the device signed the terms that are on offer."""
         self.answers: list[tuple[int, bytes]] = []
         """Every body that ever came: its round, and all of it."""
         self.paid: dict[int, dict[str, Any]] = {}
@@ -90,11 +105,6 @@ class MaliciousMarket:
         for number, body in self.answers:
             found.setdefault(number, set()).add(body)
         return found
-
-    @property
-    def signed(self) -> bool:
-        """Whether the device ever signed."""
-        return any(decision["accept"] for decision in self.decisions)
 
     def _said(self, place: str, honest: Any) -> Any:
         return self.cheats.get(place, lambda same: same)(honest)
@@ -123,6 +133,24 @@ class MaliciousMarket:
     def _task(self, *_: Any) -> Any:
         return self._said("task", self._document())
 
+    def total(self, tick: int) -> float:
+        """Return the total that is announced at a tick."""
+        return self.totals[min(tick, len(self.totals) - 1)]
+
+    def offer(self, tick: int) -> dict[str, Any]:
+        """Return the offer of a tick."""
+        return offer_message(
+            task=TASK,
+            reward_micro=REWARD,
+            method="",
+            interested=1,
+            tick=tick,
+            total_budget=self.total(tick),
+            tick_ends_ms=2**41,
+            plans_end_ms=2**41,
+            previous=digest(self.offer(tick - 1)) if tick else self.card.digest,
+        )
+
     def _document(self) -> dict[str, Any]:
         announced = self.state != "open"
         return {
@@ -130,14 +158,26 @@ class MaliciousMarket:
             "state": self.state,
             "buyer": "buyer:mallory",
             "card": self.card.digest,
-            "reward_micro": 3_000_000 if announced else None,
+            "reward_micro": REWARD if announced else None,
             "interested": 1,
             "tick": self.tick,
-            "total_budget": 1.0 if announced else None,
-            "offer": digest(["offer", self.tick]) if announced else None,
+            "total_budget": self.total(self.tick) if announced else None,
+            "offer": digest(self.offer(self.tick)) if announced else None,
             "round": len(self.paid),
-            "events": 0,
+            "events": self.events,
         }
+
+    def _events(self, *_: Any) -> Any:
+        offers = [self.offer(tick) for tick in range(self.tick + 1)] if self.state != "open" else []
+        events = [
+            {"kind": "ticked" if each["tick"] else "announced",
+             "body": {"offer": each, "hash": digest(each)}}
+            for each in offers
+        ]  # fmt: skip
+        if self.settled_tick is not None:
+            body = {"tick": self.settled_tick, "announced_total": self.total(self.settled_tick)}
+            events.append({"kind": "settled", "body": body})
+        return self._said("events", {"events": events, "next": None})
 
     def _card(self, *_: Any) -> Any:
         return self._said("card", {"card": self.card.document, "digest": self.card.digest})
@@ -157,20 +197,39 @@ class MaliciousMarket:
             return self._said("plan", {})
         self.budget = json.loads(body)["budget"]
         self.plans.append(self.budget)
-        self.tick += 1
-        if self.tick >= self.ticks:
-            self.state = "settled"
+        self.replies[self.tick] = self.budget
+        if self.tick + 1 >= self.ticks:
+            self.settle()
+        else:
+            self.tick += 1
+            self.events += 1
         return {}
+
+    def settle(self, tick: int | None = None) -> None:
+        """Settle at a tick, or at the last one."""
+        self.settled_tick = self.tick if tick is None else tick
+        self.budget = self.replies.get(self.settled_tick, 0.0)
+        self.state, self.events = "settled", self.events + 1
+
+    def restart(self, *, ticks: int = 1) -> None:
+        """Discover the price again, as if another owner had declined."""
+        self.state, self.settled_tick = "announced", None
+        self.tick, self.events = self.tick + 1, self.events + 1
+        self.ticks = self.tick + ticks
+        self.signed = False
 
     def terms(self) -> dict[str, Any]:
         """Return the terms that it would sign."""
+        tick = 0 if self.settled_tick is None else self.settled_tick
         return terms_message(
             self.card,
             task=TASK,
             owner=OWNER,
+            tick=tick,
+            total_budget=self.total(tick),
             budget=self.budget,
-            payment_micro=PAYMENT,
-            line="1" * 64,
+            payment_micro=self.payment,
+            line=self.leaf,
         )
 
     def _mine(self, *_: Any) -> Any:
@@ -178,9 +237,9 @@ class MaliciousMarket:
         line = {
             "state": "signed" if self.signed else "offered",
             "answered": len(self.paid),
-            "payment_micro": PAYMENT,
-            "earned_micro": earned(PAYMENT, answered=len(self.paid), rounds=ROUNDS),
-            "leaf": "1" * 64,
+            "payment_micro": self.payment,
+            "earned_micro": earned(self.payment, answered=len(self.paid), rounds=self.rounds),
+            "leaf": self.leaf,
             "signature": self.decisions[-1]["signature"] if self.decisions else None,
         }
         terms = self._said("terms", self.terms()) if chosen else None
@@ -190,7 +249,9 @@ class MaliciousMarket:
             "market_signature": self.key.sign(canonical(terms)),
         }
         document = {
-            "line": line if chosen else None,
+            "replies": [{"tick": tick, "budget": each} for tick, each in self.replies.items()],
+            "exit": self.exit,
+            "line": line if chosen and self.exit is None else None,
             "terms": self._said("offered", offered) if chosen else None,
             "receipt": self.paid[max(self.paid)] if self.paid else None,
         }
@@ -198,8 +259,12 @@ class MaliciousMarket:
 
     def _decide(self, _: str, __: Any, body: bytes) -> Any:
         self.decisions.append(json.loads(body))
-        if self.signed:
-            self.state = "training"
+        self.signed = self.decisions[-1]["accept"]
+        if self.signed and self.restarts:
+            self.restarts -= 1
+            self.restart()
+        elif self.signed:
+            self.state, self.events = "training", self.events + 1
         return self._said("decide", {})
 
     def _query(self, _: str, query: dict[str, str], ___: bytes) -> Any:
@@ -247,13 +312,13 @@ class MaliciousMarket:
                 owner=OWNER,
                 round=number,
                 answered=answered,
-                earned_micro=earned(PAYMENT, answered=answered, rounds=ROUNDS),
+                earned_micro=earned(self.payment, answered=answered, rounds=self.rounds),
                 answer=digest(message),
             ),
         )
         signed = {"receipt": receipt, "market_signature": self.key.sign(canonical(receipt))}
         self.paid.setdefault(number, signed)
-        if len(self.paid) == ROUNDS:
+        if len(self.paid) == self.rounds:
             self.state = "completed"
         return self._said("signed receipt", signed)
 

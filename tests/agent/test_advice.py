@@ -51,7 +51,7 @@ def test_pay_epsilon_and_share_rise_with_the_budget(value, total) -> None:
 def test_the_reply_at_an_announced_total_is_the_plan() -> None:
     from fedbourse.agent import Wish
 
-    planned = Wish().plan(CARD, value=1.0, reward=3.0, total=1.0, left=5.0)
+    planned = Wish().plan(CARD, value=1.0, reward=3.0, total=1.0, cap=5.0)
     assert asked().best.budget == pytest.approx(planned)
     assert "total of 1 at tick 2" in asked().basis
 
@@ -96,3 +96,44 @@ def test_own_budgets_are_shown_beside_the_best() -> None:
                  {**ANNOUNCED, "reward_micro": -3}):  # fmt: skip
         with pytest.raises(InvalidInput):
             asked(task)
+
+
+def minimum(least, **card):
+    return TaskCard.of({**CARD.document, "min_budget": least, **card})
+
+
+@settings(max_examples=100)
+@given(
+    st.floats(0.05, 20),
+    st.floats(0.05, 20),
+    st.floats(0, 1),
+    st.floats(0.01, 10),
+    st.floats(0.1, 9),
+)
+def test_no_budget_that_the_card_buys_beats_the_best(value, total, floor, left, max_rho) -> None:
+    card = minimum(floor * max_rho, max_rho=max_rho)
+    advice = asked({**ANNOUNCED, "total_budget": total}, card=card, value=value, left=left)
+    most = min(max_rho, left)
+    assert advice.best.budget == 0 or card.min_budget <= advice.best.budget <= most
+    assert bool(advice.reason) == (advice.best.budget == 0)
+    assert all(not each.budget or card.min_budget <= each.budget for each in advice.choices)
+    if card.min_budget <= most and advice.others > 1e-12:
+        grid = np.linspace(card.min_budget, most, 300)
+        utility = advice.reward * grid / (grid + advice.others) - value * grid
+        assert advice.best.utility >= max(0.0, utility.max()) - 1e-9 * advice.reward
+
+
+def test_a_minimum_that_is_not_worth_it_is_said() -> None:
+    # Of a total of 1 the owner would sell 2/3; three rho bring 2.7 credits and are worth 3.
+    assert asked(card=minimum(0.9)).best.budget == pytest.approx(0.9)
+    advice = asked(card=minimum(3.0))
+    assert advice.best.budget == 0
+    assert advice.reason == (
+        "the card buys at least 3 rho from an owner, which is worth 0.3 credits more to you than "
+        "its pay"
+    )
+    assert min(each.budget for each in advice.choices if each.budget) >= 3.0
+    assert "can sell at most 2.5" in asked(card=minimum(3.0), left=2.5).reason
+    assert "nothing is left" in asked(left=0.0).reason
+    assert "worth to you" in asked(value=4.0).reason
+    assert asked().reason == ""

@@ -9,7 +9,7 @@ import pytest
 
 from agent.malicious_market import CARD, OWNER, TASK
 from fedbourse.agent import Deal, Market, SpendStore, Wish
-from fedbourse.agent.deals import Deals
+from fedbourse.agent.deals import Deals, Reply
 from fedbourse.agent.ledger import ledger_of
 from fedbourse.errors import InvalidFile, NotFound, Refused
 from fedbourse.privacy.filter import Filter, Question
@@ -23,7 +23,12 @@ DEAL = Deal(
     buyer="buyer:b",
     card_document=CARD.document,
     wish=Wish(most=0.5, report_value=True),
-    plans=(("offer", 0.25),),
+    cap=0.5,
+    replies=(Reply("0" * 64, 3, 1.0, 10**6, 0.25),),
+)
+TERMS = {"tick": 3, "budget": 0.25, "payment_micro": 9, "previous": "1" * 64}
+SIGNED = replace(
+    DEAL, state="signed", terms={"terms": TERMS, "market_signature": "m", "signature": "s"}
 )
 MARKET = Market(key=KEY, server="http://127.0.0.1:1", device="d", owner=OWNER)
 RECEIPT = {"receipt": {"round": 0, "earned_micro": 5}, "market_signature": "s"}
@@ -44,21 +49,21 @@ def deals(file: Path):
 def answered(deals: Deals, *rounds: int) -> Filter:
     """Answer rounds of the deal, as a device would."""
     guard = Filter(deals._store, lifetime_cap=9.0)
-    terms = DEAL.privacy(0.25)
+    terms = SIGNED.agreed
     guard.agree(terms)
     for round in rounds:
-        guard.answer(Question(DEAL.name, terms.digest, round, "m"), lambda: b"a", cost=0.0)
+        guard.answer(Question(SIGNED.account, terms.digest, round, "m"), lambda: b"a", cost=0.0)
     return guard
 
 
 def test_what_is_stored_is_read_again(deals: Deals, file: Path) -> None:
     deals.put_market(MARKET)
-    deals.put(DEAL)
+    deals.put(SIGNED)
     other = SpendStore(file, read_only=True)
     again = Deals(other)
     assert again.markets() == [MARKET]
-    assert again.deals() == [DEAL]
-    assert again.deal(DEAL.name) == DEAL
+    assert again.deals() == [SIGNED]
+    assert again.deal(DEAL.name) == SIGNED
     assert again.deal("another") is None
     other.close()
 
@@ -71,9 +76,16 @@ def test_a_change_replaces_and_keeps_the_order(deals: Deals) -> None:
     assert deals.deals() == [changed, second]
 
 
-def test_an_account_is_named_after_market_and_task() -> None:
+def test_an_account_is_named_after_market_task_and_terms() -> None:
     other = replace(DEAL, market=SigningKey.generate().public)
     assert DEAL.name == f"{key_id(KEY)}/{TASK}" != other.name
+    assert SIGNED.account == SIGNED.account_of(TERMS) == SIGNED.agreed.task
+    for item in TERMS:
+        assert SIGNED.account_of(TERMS | {item: 0}) != SIGNED.account
+    assert DEAL.owns(SIGNED.account)
+    assert not other.owns(SIGNED.account)
+    assert not replace(DEAL, task=f"{TASK}@0").owns(SIGNED.account)
+    assert not DEAL.owns(replace(SIGNED, task=f"{TASK}@0").account)
 
 
 def test_without_terms_nothing_is_agreed() -> None:
@@ -84,26 +96,49 @@ def test_without_terms_nothing_is_agreed() -> None:
 
 def test_the_first_receipt_counts(deals: Deals) -> None:
     answered(deals, 0, 1)
-    deals.keep_receipt(DEAL, 0, RECEIPT)
-    deals.keep_receipt(DEAL, 0, {"receipt": {"round": 0, "earned_micro": 9}})
-    first, second = deals.answered(DEAL)
+    deals.keep_receipt(SIGNED, 0, RECEIPT)
+    deals.keep_receipt(SIGNED, 0, {"receipt": {"round": 0, "earned_micro": 9}})
+    first, second = deals.answered(SIGNED)
     assert (first.round, first.receipt) == (0, RECEIPT)
     assert (second.round, second.receipt) == (1, None)
-    deals.keep_receipt(DEAL, 5, RECEIPT)  # an answer that never left has none
-    assert len(deals.answered(DEAL)) == 2
+    deals.keep_receipt(SIGNED, 5, RECEIPT)  # an answer that never left has none
+    assert len(deals.answered(SIGNED)) == 2
 
 
 def test_the_ledger_adds_up(deals: Deals) -> None:
-    deals.put(DEAL)
+    deals.put(SIGNED)
     guard = answered(deals, 0, 1)
-    deals.keep_receipt(DEAL, 0, RECEIPT)
+    deals.keep_receipt(SIGNED, 0, RECEIPT)
     (entry,) = ledger_of(deals, guard).entries
     assert (entry.budget, entry.answered, entry.receipts, entry.earned_micro) == (0.25, 2, 1, 5)
     assert entry.spent + entry.reserved == guard.accounts()[0].committed
-    guard.close(DEAL.name)
+    guard.close(SIGNED.account)
     (entry,) = ledger_of(deals, guard).entries
     assert entry.reserved == 0
     assert entry.spent == guard.accounts()[0].spent
+
+
+def test_the_ledger_shows_what_is_reserved_for_terms_that_are_not_signed_yet(deals: Deals) -> None:
+    guard = answered(deals)
+    deals.put(DEAL)  # as after a kill between the two
+    ledger = ledger_of(deals, guard)
+    (entry,) = ledger.entries
+    assert (entry.budget, entry.spent) == (0.0, 0)
+    assert entry.reserved == ledger.reserved == guard.accounts()[0].committed
+    assert not ledger.elsewhere
+
+
+def test_terms_that_were_given_up_are_in_the_ledger_once(deals: Deals) -> None:
+    guard = answered(deals)
+    again = replace(SIGNED, terms={**(SIGNED.terms or {}), "terms": TERMS | {"budget": 0.2}})
+    guard.close(SIGNED.account)
+    guard.agree(again.agreed)
+    deals.put(again)
+    ledger = ledger_of(deals, guard)
+    (entry,) = ledger.entries
+    assert (entry.budget, entry.spent, entry.answered) == (0.2, 0, 0)
+    assert float(ledger.reserved) == pytest.approx(0.2)
+    assert not ledger.elsewhere
 
 
 def test_a_refusal_is_kept_once_and_not_without_end(deals: Deals) -> None:
@@ -135,7 +170,12 @@ DAMAGE = {
     "deal without wish": ("deal", "UPDATE deal SET document = json_remove(document, '$.wish')"),
     "deal with a bad card": (
         "deal", "UPDATE deal SET document = json_set(document, '$.card_document.clip', -1)"),
-    "deal with a bad plan": ("deal", "UPDATE deal SET document = json_set(document, '$.plans', 7)"),
+    "deal with bad replies": (
+        "deal", "UPDATE deal SET document = json_set(document, '$.replies', 7)"),
+    "deal with half a reply": (
+        "deal", "UPDATE deal SET document = json_remove(document, '$.replies[0].tick')"),
+    "deal with a cap of text": (
+        "deal", "UPDATE deal SET document = json_set(document, '$.cap', 'much')"),
     "deal with bad terms": ("deal", "UPDATE deal SET document = json_set(document, '$.terms', 7)"),
     "deal of a bad key": ("deal", "UPDATE deal SET document = json_set(document, '$.market', 'k')"),
     "market cut": ("market", "UPDATE market SET document = '{\"key\"'"),
@@ -168,14 +208,14 @@ def test_a_damaged_receipt_gets_a_sentence(receipt: str, deals: Deals) -> None:
     with deals._store.statements() as run:
         run.execute("UPDATE answered SET receipt = ?", (receipt,))
     with pytest.raises(InvalidFile, match="a receipt cannot be read"):
-        deals.answered(DEAL)
+        deals.answered(SIGNED)
 
 
 def test_answers_and_receipts_are_never_forgotten(deals: Deals) -> None:
     answered(deals, 0)
-    deals.keep_receipt(DEAL, 0, RECEIPT)
+    deals.keep_receipt(SIGNED, 0, RECEIPT)
     for statement in ("DELETE FROM answered", "UPDATE answered SET receipt = NULL",
                       "UPDATE answered SET hash = 'x'", "DELETE FROM account"):  # fmt: skip
         with pytest.raises(InvalidFile), deals._store.statements() as run:
             run.execute(statement)
-    assert json.dumps(deals.answered(DEAL)[0].receipt) == json.dumps(RECEIPT)
+    assert json.dumps(deals.answered(SIGNED)[0].receipt) == json.dumps(RECEIPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 
@@ -99,12 +100,12 @@ def test_an_offer_is_named_by_a_hash(market, tmp_path, offer) -> None:
 
 
 def test_offers_without_end_are_refused(market, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("fedbourse.agent.following._TICKS_MAX", 3)
+    monkeypatch.setattr("fedbourse.agent.tick_replies.TICKS_MAX", 3)
     folder = joined(tmp_path / "device", market)
     market.ticks = 10**9
     outcome = followed(folder, Data())
     assert outcome.reasons == ["offer"]
-    assert len(market.plans) == 4
+    assert len(market.plans) == 3
 
 
 @pytest.mark.parametrize("harm", ["deleted", "emptied"])
@@ -174,18 +175,22 @@ def test_what_no_noise_can_be_drawn_for_is_not_sold(market, tmp_path) -> None:
     assert market.plans == [0.0]
 
 
-def test_answers_that_do_not_fit_single_precision_are_not_sold(tmp_path) -> None:
+@pytest.mark.parametrize("changed", ["before the reply", "after the reply"])
+def test_answers_that_do_not_fit_single_precision_are_not_sold(tmp_path, changed) -> None:
     # With this much privacy sold the noise is far below the clip's last bit.
     card = replace(CARD, clip=1e6, max_rho=1e30)
     with malicious_market(card=card) as market:
-        folder = joined(
-            tmp_path / "device", market, value=1e-40, lifetime_cap=1e30, answers="float32"
-        )
+        market.totals = [2e25]
+        folder = joined(tmp_path / "device", market, value=1e-40, lifetime_cap=1e30)
         with Agent(folder, data=Data()) as agent:
-            (deal,) = agent.deals.deals()
-            agent.deals.change(deal, wish=Wish(budget=1e25))
+            agent.deals.change(agent.deal_of(TASK), wish=Wish(budget=1e25))
+        if changed == "after the reply":
+            followed(folder, Data(), until=lambda event: event["event"] == "planned")
+        file = folder / "device.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"answers": "float32"}))
         outcome = followed(folder, Data())
-    assert outcome.reasons == ["float32"]
+    assert market.plans == [1e25 if changed == "after the reply" else 0.0]
+    assert outcome.reasons == (["float32"] if changed == "after the reply" else [])
     assert not market.signed
     assert outcome.ledger.reserved == 0
 

@@ -200,8 +200,9 @@ def test_noise_is_of_the_devices_own_scale(tmp_path: Path) -> None:
     with malicious_market(cheats={"headers": items(**{"Fedbourse-Sigma": "1e-9"})}) as market:
         outcome = followed(joined(tmp_path / "device", market), Data(), noise=noise)
         (entry,) = outcome.ledger.entries
-        due = privacy_terms(CARD, task=entry.deal.name, budget=market.plans[-1])
-        assert {terms.digest for terms in drawn} == {due.digest}
+        due = privacy_terms(CARD, task=entry.deal.account, budget=market.plans[-1])
+        assert {terms.scale for terms in drawn} == {due.scale}
+        assert drawn[-1].digest == due.digest
 
 
 def test_a_task_that_is_over_stays_over(tmp_path: Path) -> None:
@@ -217,18 +218,19 @@ def test_a_task_that_is_over_stays_over(tmp_path: Path) -> None:
         assert outcome.ledger.reserved == 0
 
 
-def test_other_terms_after_the_signature_are_refused(tmp_path: Path) -> None:
+def test_other_terms_after_training_began_are_refused(tmp_path: Path) -> None:
     with malicious_market() as market:
         folder = joined(tmp_path / "device", market)
-        answered(folder, 0)
-        # As if the signature had never come, and for less pay that the policy would accept.
-        market.decisions.clear()
-        market.state = "settled"
+        spent = answered(folder, 1).spent
+        # As if the signature had never come, and for less pay that the price rule would accept.
+        market.paid.clear()
+        market.signed, market.state = False, "settled"
         market.cheats["terms"] = items(payment_micro=PAYMENT - 1)
         outcome = followed(folder, Data(forbidden=True))
         assert outcome.reasons == ["changed-terms"]
         assert not market.signed
-        assert outcome.ledger.reserved == outcome.spent == 0
+        assert outcome.ledger.reserved == 0
+        assert outcome.spent == spent
 
 
 def test_a_reward_that_changes_between_ticks_is_refused(tmp_path: Path) -> None:
@@ -318,7 +320,7 @@ def test_a_stranger_with_a_markets_name_gets_nothing(tmp_path: Path) -> None:
         with Agent(folder, data=Data()) as agent:
             agent.enrol(stranger.url, "fbe_token")
         stranger.state, stranger.budget = "training", market.budget
-        stranger.decisions = list(market.decisions)
+        stranger.decisions, stranger.signed = list(market.decisions), True
         stranger.paid = dict(market.paid)
         outcome = followed(folder, Data(), until=lambda told: told.get("round") == 2)
         assert outcome.reasons == ["receipt", "receipt"]

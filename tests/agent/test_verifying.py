@@ -43,6 +43,8 @@ def line(**changed: Any):
 
 
 DIFFERENCES = {
+    "own replies": ("mine", lambda mine: {**mine, "replies": [{"tick": 0, "budget": 0.5}]}),
+    "own price": ("events", lambda found: {**found, "events": found["events"][:-1]}),
     "own card": ("card", lambda found: {**found, "digest": "0" * 64}),
     "own terms": ("mine", line(payment_micro=PAYMENT - 1)),
     "own answers": ("mine", line(answered=1)),

@@ -17,26 +17,45 @@ positive = st.floats(1e-6, 1e6)
 limits = st.none() | positive
 
 
-offers = st.fixed_dictionaries(
-    {"value": positive, "reward": positive, "total": positive, "left": st.floats(0, 1e6)}
+offers = st.fixed_dictionaries({"value": positive, "reward": positive, "total": positive})
+
+
+cards = st.tuples(st.floats(1e-3, 1e3), st.floats(0, 1)).map(
+    lambda drawn: TaskCard.of(
+        {**CARD.document, "max_rho": drawn[0], "min_budget": drawn[0] * drawn[1]}
+    )
 )
 
 
-@given(offers, limits, limits, st.floats(1e-3, 1e3))
-def test_no_plan_is_above_card_cap_or_wish(offer, budget, most, max_rho) -> None:
+@given(offers, limits, limits, cards, st.floats(0, 1e6))
+def test_no_plan_is_above_card_cap_or_wish_or_below_the_minimum(
+    offer, budget, most, card, left
+) -> None:
     if budget is not None and most is not None and budget > most:
         budget = most
-    card = TaskCard.of({**CARD.document, "max_rho": max_rho})
-    planned = Wish(budget=budget, most=most).plan(card, **offer)
-    assert 0 <= planned <= min(offer["left"], max_rho)
+    wish = Wish(budget=budget, most=most)
+    planned = wish.plan(card, **offer, cap=wish.cap(card, left=left))
+    assert 0 <= planned <= min(left, card.max_rho)
     assert most is None or planned <= most
     assert budget is None or planned <= budget
+    assert planned == 0 or planned >= card.min_budget
+
+
+@pytest.mark.parametrize(("total", "planned"), [(2.0, 0.5), (2.9, 0.5), (3.0, 0.0)])
+def test_the_minimum_is_sold_where_its_pay_is_worth_it(total, planned) -> None:
+    card = TaskCard.of({**CARD.document, "min_budget": 0.5})
+    best = Wish().plan(CARD, value=1.0, reward=3.0, total=total, cap=5.0)
+    assert best < 0.5 or total == 2.0  # 2/3 at a total of 2
+    found = Wish(most=0.5).plan(card, value=1.0, reward=3.0, total=total, cap=0.5)
+    assert found == planned
+    assert Wish().plan(card, value=1.0, reward=3.0, total=total, cap=0.49) == 0
+    assert Wish(budget=0.4).plan(card, value=1.0, reward=3.0, total=total, cap=5.0) == 0
 
 
 @given(positive, positive, positive)
 def test_the_plan_is_the_best_reply_to_the_others(value, reward, total) -> None:
     card = TaskCard.of({**CARD.document, "max_rho": 1e100})
-    planned = Wish().plan(card, value=value, reward=reward, total=total, left=1e100)
+    planned = Wish().plan(card, value=value, reward=reward, total=total, cap=1e100)
     others = total - planned
     if planned == 0:
         assert value * total >= reward * (1 - 1e-12)

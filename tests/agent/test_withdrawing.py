@@ -62,7 +62,7 @@ def test_who_withdrew_and_heard_of_it_late_is_told_so(tmp_path: Path) -> None:
     with malicious_market() as market:
         folder = joined(tmp_path / "device", market)
         market.state = "settled"
-        market.cheats["mine"] = lambda said: {**said, "withdrawn_ms": 5}
+        market.exit = {"reason": "left"}
         assert GONE in followed(folder, Data(), until=lambda told: False).events
 
 

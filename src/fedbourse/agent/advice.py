@@ -51,6 +51,8 @@ class Advice:
     """rho that the lifetime cap leaves."""
     basis: str
     """Where ``others`` comes from, in words."""
+    reason: str
+    """Why nothing is best to sell, in words; empty where something is."""
 
 
 def advise(
@@ -76,14 +78,37 @@ def advise(
             utility=pay - value * budget,
         )
 
-    # The root of d/dr (R r/(r+Q) - v r) = 0.
+    # The root of d/dr (R r/(r+Q) - v r) = 0; utility falls to both sides of it.
     reply = max(0.0, (reward * others / value) ** 0.5 - others)
-    best = choice(min(reply, most))
+    best = choice(min(max(reply, card.min_budget), most))
+    reason = _no_sale(card, reply=reply, most=most, best=best)
+    if reason:
+        best = choice(0.0)
     if budgets is None:
-        top = min(most, max(2.5 * reply, 1e-3 * most))
-        budgets = [top * step / _STEPS for step in range(1, _STEPS + 1)] if top else []
+        top = min(most, max(2.5 * reply, 2.5 * card.min_budget, 1e-3 * most))
+        steps = (top * step / _STEPS for step in range(1, _STEPS + 1))
+        budgets = [step for step in steps if step >= card.min_budget] if top else []
     chosen = sorted({*(number("budget", b, at_least=0) for b in budgets), best.budget})
-    return Advice(reward, others, tuple(map(choice, chosen)), best, left, basis)
+    return Advice(reward, others, tuple(map(choice, chosen)), best, left, basis, reason)
+
+
+def _no_sale(card: TaskCard, *, reply: float, most: float, best: Choice) -> str:
+    """Return why nothing is best to sell; empty where ``best`` is worth it."""
+    if not most:
+        return "nothing is left of the lifetime cap"
+    if card.min_budget > most:
+        return (
+            f"the card buys at least {card.min_budget:g} rho from an owner, and you can sell at "
+            f"most {most:g}"
+        )
+    if best.utility > 0:
+        return ""
+    if reply and card.min_budget > reply:
+        return (
+            f"the card buys at least {card.min_budget:g} rho from an owner, which is worth "
+            f"{-best.utility:.6g} credits more to you than its pay"
+        )
+    return "others sell for less than your privacy is worth to you"
 
 
 def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, float, str]:

@@ -17,6 +17,7 @@ from fedbourse.agent.folder import DeviceFolder, DeviceSettings
 from fedbourse.agent.following import WITHDRAWN, Following, Owner
 from fedbourse.agent.ledger import Ledger, ledger_of
 from fedbourse.agent.market_client import MarketClient, enrolment
+from fedbourse.agent.reservations import Reservations
 from fedbourse.agent.running import Running
 from fedbourse.agent.verifying import Check, verify_deal
 from fedbourse.agent.wish import Wish
@@ -173,7 +174,7 @@ class Agent:
             return advise(
                 card,
                 client.task(task),
-                value=self.settings.value,
+                value=self._owner.bid_value,
                 lifetime_cap=self.settings.lifetime_cap,
                 left=self.left,
                 budgets=budgets,
@@ -228,6 +229,12 @@ class Agent:
                         f"a budget of {wish.budget:g} does not fit: {self.left:g} is left of the "
                         f"lifetime cap of {self.settings.lifetime_cap:g}",
                     )
+                if min(deal.cap, wish.budget or deal.cap) < card.min_budget:
+                    raise Refused(
+                        "min-budget",
+                        f"the card buys at least {card.min_budget:g} rho from an owner; for sale "
+                        f"is at most {min(deal.cap, wish.budget or deal.cap):g}",
+                    )
             except Refused as refusal:
                 self.deals.refused(deal, None, refusal)
                 raise
@@ -259,9 +266,8 @@ class Agent:
                     raise
                 # The market never heard of the interest: it is enough not to say it again.
         self._owner.withdrawn.add(deal.name)
-        if any(account.terms.task == deal.account for account in self.guard.accounts()):
-            self.guard.close(deal.account)
-        return self.deals.change(deal, state="declined", outcome=WITHDRAWN)
+        Reservations(deal, self.guard).free()
+        return self.deals.change(deal, state="declined", outcome=WITHDRAWN, terms=None)
 
     def follow(
         self,

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from fedbourse.agent.wish import Wish
 from fedbourse.errors import FedbourseError, InvalidFile, NotFound
+from fedbourse.wire.canonical import digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.keys import key_id
 from fedbourse.wire.messages import privacy_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from fedbourse.agent.spend_store import SpendStore
     from fedbourse.errors import Refused
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _REFUSALS_MAX = 100
 DealState = Literal["joined", "signed", "declined", "ended"]
+TASK_ENDED = ("completed", "cancelled")
+"""The states in which a market asks for nothing more."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,22 @@ class Deal:
         """Its name on this device: two markets may use one task's id."""
         return f"{key_id(self.market)}/{self.task}"
 
-    @property
+    @cached_property
     def account(self) -> str:
-        """The name of its account with the filter, one for each settlement that was signed.
+        """The name of its account with the filter: one for each terms that are signed.
 
         Where another owner declines, the price is discovered again and other terms are signed; the
         account of the first ones is closed with nothing spent.
         """
-        return self.account_at(int(self.terms["terms"]["tick"])) if self.terms else self.name
+        return self.account_of(self.terms["terms"]) if self.terms else self.name
 
-    def account_at(self, tick: int) -> str:
-        """Return the name of the account of terms that settle at a tick."""
-        return f"{self.name}@{tick}"
+    def account_of(self, terms: Mapping[str, Any]) -> str:
+        """Return the name of the account of some terms."""
+        return f"{self.name}@{digest(terms)[:16]}"
+
+    def owns(self, account: str) -> bool:
+        """Say whether an account with the filter is one of this deal."""
+        return deal_name(account) == self.name
 
     @cached_property
     def card(self) -> TaskCard:
@@ -106,17 +113,21 @@ class Deal:
         """Return what all rounds together bring, in micro-credits; 0 before terms are signed."""
         return int(self.terms["terms"]["payment_micro"]) if self.terms else 0
 
-    def privacy(self, budget: float, tick: int) -> Terms:
-        """Return what the filter holds this deal to, at the budget replied to a tick."""
-        return privacy_terms(self.card, task=self.account_at(tick), budget=budget)
+    def privacy(self, terms: Mapping[str, Any]) -> Terms:
+        """Return what the filter holds this deal to under some terms."""
+        return privacy_terms(self.card, task=self.account_of(terms), budget=float(terms["budget"]))
 
     @property
     def agreed(self) -> Terms:
         """Return what was agreed."""
         if self.terms is None:
             raise NotFound(f"no terms of task {self.task} were signed")
-        terms = self.terms["terms"]
-        return self.privacy(float(terms["budget"]), int(terms["tick"]))
+        return self.privacy(self.terms["terms"])
+
+
+def deal_name(account: str) -> str:
+    """Return the name of the deal that an account with the filter belongs to."""
+    return account.rpartition("@")[0]
 
 
 @dataclass(frozen=True)

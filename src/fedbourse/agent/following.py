@@ -2,17 +2,21 @@
 
 Everything that was promised or spent is on the disk before the market hears of it, so this can be
 killed at any moment and started again.
+
+Where another owner declines, the market discovers the price again: terms under which nothing was
+spent are given up, and the device replies and signs once more (``reservations``).
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedbourse.agent.answering import Answering
-from fedbourse.agent.deals import Reply
+from fedbourse.agent.deals import TASK_ENDED
+from fedbourse.agent.reservations import Reservations
+from fedbourse.agent.tick_replies import Announcement, contradiction_of, reply_to
 from fedbourse.errors import (
     Conflict,
     InvalidInput,
@@ -24,8 +28,9 @@ from fedbourse.errors import (
     Withdrawn,
 )
 from fedbourse.learning.answer_check import fits_float32
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number, whole_number
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.wire.canonical import digest
+from fedbourse.wire.messages import privacy_terms
 
 if TYPE_CHECKING:
     import threading
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from fedbourse.agent.market_client import MarketClient
     from fedbourse.agent.policy import Policy
     from fedbourse.learning.records import Records
-    from fedbourse.privacy.filter import Account, Filter
+    from fedbourse.privacy.filter import Filter
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
 
@@ -44,10 +49,6 @@ Until = Literal["signed", "ended"]
 Event = dict[str, Any]
 _WAIT_S = 25.0
 _PAUSE_MAX_S = 30.0
-_HASH = re.compile("[0-9a-f]{64}")
-_TICKS_MAX = 1000
-"""No market needs so many announcements, and each is remembered."""
-_ENDED = ("completed", "cancelled")
 WITHDRAWN = "the owner has withdrawn: nothing was sold"
 """The outcome of a deal from which its owner has stepped back."""
 OUTCOMES = {
@@ -57,6 +58,7 @@ OUTCOMES = {
     "unsigned": "the terms were not signed in time: nothing was sold",
 }
 """How a deal ends whose owner is out of the task, by the market's reason."""
+_NOT_CHOSEN = "not chosen: no budget was sold"
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,11 @@ class Following:
         """Take up a deal wherever it stands."""
         self.deal, self._client, self._owner = deal, client, owner
         self._planned: str | None = None
-        self._registered = self._confirmed = False
+        self._registered = False
+        self._confirmed: int | None = None
+        """How many events the task had when the market last agreed on the terms."""
         self._answering: Answering | None = None
+        self._reservations = Reservations(deal, owner.guard)
         self.waits = False
         """Whether nothing is done but wait for the market: if ``stop`` is set, it stays so."""
 
@@ -129,14 +134,15 @@ class Following:
         return self.deal
 
     def _reached(self, goal: Until) -> bool:
-        if self.deal.state == "joined" and self.deal.name in self._owner.withdrawn:
+        live = self.deal.state in ("joined", "signed")
+        if live and self.deal.name in self._owner.withdrawn:
             self._declined(WITHDRAWN)
         state = self.deal.state
         return state in ("declined", "ended") or (goal == "signed" and state == "signed")
 
     def _step(self, task: dict[str, Any], goal: Until) -> None:
         state = task["state"]
-        if state in _ENDED:
+        if state in TASK_ENDED:
             self._end(state)
         elif state == "open" and not self._registered:
             self._register()
@@ -145,8 +151,11 @@ class Following:
                 self._reopen()
             self._plan(task)
         elif state in ("settled", "training"):
-            if not self._confirmed:
-                self._decide()
+            # A settled task may be settled anew at once, without a tick in between.
+            if self._confirmed is None or (
+                state == "settled" and self._confirmed != task["events"]
+            ):
+                self._decide(task["events"])
             if state == "training" and self.deal.state == "signed" and goal == "ended":
                 self._train()
 
@@ -162,96 +171,69 @@ class Following:
 
     def _plan(self, task: dict[str, Any]) -> None:
         """Reply to the announced total, once each; a zero stands for every larger one."""
-        deal, offer = self.deal, str(task["offer"])
-        if offer == self._planned:
+        deal, announced = self.deal, Announcement.of(task, self.deal)
+        if announced.offer == self._planned:
             return
-        total, reward = self._offered(task)
-        if any(not each.budget and each.total_budget <= total for each in deal.replies):
-            self._planned = offer
-            return
-        reply = next((each for each in deal.replies if each.offer == offer), None)
+        reply = reply_to(announced, deal, value=self._owner.bid_value, can_draw=self._can_draw)
         if reply is None:
-            budget = deal.wish.plan(
-                deal.card,
-                value=self._owner.bid_value,
-                reward=reward / MICRO_CREDITS_PER_CREDIT,
-                total=total,
-                cap=deal.cap,
-            )
-            if not self._can_draw(budget, task["tick"]):
-                budget = 0.0
-            reply = Reply(offer, task["tick"], total, int(reward), budget)
+            self._planned = announced.offer
+            return
+        if reply not in deal.replies:
+            contradiction = contradiction_of(reply, deal)
+            if contradiction is not None:
+                self._leave(f"the device left, for its replies contradict: {contradiction}")
+                return
             # Before it leaves: terms are only signed for a budget that was replied.
             self.deal = self._owner.deals.change(deal, replies=(*deal.replies, reply))
         try:
-            self._client.plan(deal, tick=reply.tick, budget=reply.budget, offer=offer)
+            self._client.plan(deal, tick=reply.tick, budget=reply.budget, offer=reply.offer)
         except InvalidInput as error:  # the market accepts no such reply, so nothing is sold
-            self._client.withdraw(deal.task)
-            self._declined(f"the market refused the reply: {error}")
+            self._leave(f"the market refused the reply: {error}")
             return
-        self._planned = offer
+        self._planned = reply.offer
         self._tell(
             "planned",
             tick=reply.tick,
-            total_budget=total,
+            total_budget=reply.total_budget,
             budget=reply.budget,
-            reward=reward / MICRO_CREDITS_PER_CREDIT,
+            reward=reply.reward_micro / MICRO_CREDITS_PER_CREDIT,
         )
 
-    def _reopen(self) -> None:
-        """The price is discovered again, since another owner declined: nothing was spent yet."""
-        if any(account.charged for account in self._accounts()):
-            raise Refused(
-                "changed-terms", "the market announces a price again after training has begun"
-            )
-        self._close()
-        self.deal = self._owner.deals.change(self.deal, state="joined", terms=None)
-        self._confirmed = False
-        self._tell("reopened")
+    def _leave(self, outcome: str) -> None:
+        """Leave the task before it is settled: no reply of the device counts any more."""
+        self._client.withdraw(self.deal.task)
+        self._declined(outcome)
 
-    def _offered(self, task: dict[str, Any]) -> tuple[float, int]:
-        """Return P, and R in micro-credits, if they can be, and R is what it was."""
-        if not _HASH.fullmatch(task["offer"] or "") or task["tick"] is None:
-            raise Refused("offer", "the market announces a reward without an offer or a tick")
-        if len(self.deal.replies) > _TICKS_MAX:
-            raise Refused("offer", f"the market announces more than {_TICKS_MAX} totals")
+    def _can_draw(self, budget: float) -> bool:
+        """Say whether the device can answer at a budget: no other is replied with."""
+        terms = privacy_terms(self.deal.card, task=self.deal.name, budget=budget)
         try:
-            total = number("total_budget", task["total_budget"], above=0)
-            reward = whole_number("reward_micro", task["reward_micro"], at_least=1)
-        except InvalidInput as error:
-            raise Refused("offer", f"the market's offer is none: {error}") from None
-        before = self.deal.replies[0].reward_micro if self.deal.replies else reward
-        if reward != before:
-            raise Refused(
-                "offer",
-                f"the reward is {reward} micro-credits now, and was {before} before; it is fixed "
-                "once it is announced",
-            )
-        return total, reward
-
-    def _can_draw(self, budget: float, tick: int) -> bool:
-        """Say whether the device's noise can be drawn for a budget: none is sold for which not."""
-        if not budget:
-            return False
-        try:
-            self._owner.noise([self.deal.privacy(budget, tick)])
+            self._owner.noise([terms])
         except InvalidNumber:
             return False
-        return True
+        return self._owner.settings.answers != "float32" or fits_float32(terms)
+
+    def _reopen(self) -> None:
+        """Give up the terms that were signed: the market discovers the price again."""
+        self._reservations.refuse_if_charged()
+        self.deal = self._owner.deals.change(self.deal, state="joined", terms=None)
+        self._reservations.free()
+        self._confirmed = self._answering = None
+        self._tell("reopened")
 
     # settled
 
-    def _decide(self) -> None:
+    def _decide(self, events: int) -> None:
         """Sign the terms, or decline them; say it again where the market has not heard."""
         deal, owner = self.deal, self._owner
         mine = self._client.mine(deal.task)
         line, offered = mine["line"], mine["terms"]
         if line is None:
             reason = (mine["exit"] or {}).get("reason")
-            self._declined(OUTCOMES.get(str(reason), "not chosen: no budget was sold"))
+            self._declined(OUTCOMES.get(str(reason), _NOT_CHOSEN))
             return
         if line["state"] == "declined":
-            self._declined("the terms were declined, or not signed in time")
+            self._declined("the market counts the terms as declined")
             return
         paid, unpaid = owner.deals.unpaid(deal)
         if line["answered"] > paid + len(unpaid):
@@ -261,24 +243,14 @@ class Following:
                 "its folder is an old copy that has forgotten spend",
             )
         if deal.terms is not None and line["state"] == "signed":
-            self._confirmed = True
+            self._confirmed = events
             return
         try:
-            terms = self._client.checked_terms(deal, offered)
+            terms = self._acceptable(offered)
             if deal.terms is not None and terms != deal.terms["terms"]:
-                raise Refused("changed-terms", "other terms of this task were signed before")
-            budget, payment = float(terms["budget"]), int(terms["payment_micro"])
-            owner.policy.check_terms(
-                deal.card,
-                buyer=deal.buyer,
-                value=owner.settings.value,
-                budget=budget,
-                payment=payment,
-            )
-            privacy = deal.privacy(budget, int(terms["tick"]))
-            if owner.settings.answers == "float32" and not fits_float32(privacy):
-                raise Refused("float32", "the answers of this task do not fit single precision")
-            owner.guard.agree(privacy)
+                self._reopen()
+                deal = self.deal
+            self._reservations.reserve(deal.privacy(terms))
         except Refused as refusal:
             owner.deals.refused(deal, None, refusal)
             self._tell("declined", reason=refusal.reason, sentence=str(refusal))
@@ -290,8 +262,23 @@ class Following:
         self._client.decide(
             deal.task, accept=True, terms_digest=digest(terms), signature=signed["signature"]
         )
-        self._confirmed = True
-        self._tell("signed", budget=budget, payment_micro=payment)
+        self._confirmed = events
+        self._tell("signed", budget=terms["budget"], payment_micro=terms["payment_micro"])
+
+    def _acceptable(self, offered: dict[str, Any]) -> dict[str, Any]:
+        """Return the terms on offer if they follow from a reply, and the owner's rules allow it."""
+        deal, owner = self.deal, self._owner
+        terms = self._client.checked_terms(deal, offered)
+        owner.policy.check_terms(
+            deal.card,
+            buyer=deal.buyer,
+            value=owner.settings.value,
+            budget=float(terms["budget"]),
+            payment=int(terms["payment_micro"]),
+        )
+        if owner.settings.answers == "float32" and not fits_float32(deal.privacy(terms)):
+            raise Refused("float32", "the answers of this task do not fit single precision")
+        return terms
 
     def _decline(self, terms: object) -> None:
         """Tell the market; it is declined, whatever that says."""
@@ -306,8 +293,11 @@ class Following:
         return OUTCOMES.get(str(gone.get("reason")), WITHDRAWN)
 
     def _declined(self, outcome: str) -> None:
-        self._close()
-        self.deal = self._owner.deals.change(self.deal, state="declined", outcome=outcome)
+        self._reservations.free()
+        terms = self.deal.terms if self._reservations.spent else None
+        self.deal = self._owner.deals.change(
+            self.deal, state="declined", outcome=outcome, terms=terms
+        )
         self._tell("not-taking-part", sentence=outcome)
 
     # training
@@ -343,7 +333,7 @@ class Following:
             answered=receipt["answered"],
             rounds=self.deal.card.rounds,
             earned_micro=receipt["earned_micro"],
-            spent=float(sum(account.spent for account in self._accounts())),
+            spent=float(self._reservations.spent),
         )
 
     def _own_answering(self) -> Answering:
@@ -360,19 +350,9 @@ class Following:
                 self._own_answering().unpaid()
             except Refused as refusal:
                 self._owner.deals.refused(self.deal, None, refusal)
-        self._close()
+        self._reservations.free()
         self.deal = self._owner.deals.change(self.deal, state="ended", outcome=state)
         self._tell("ended", outcome=state)
-
-    def _close(self) -> None:
-        """Free what was reserved and not spent."""
-        if self._accounts():
-            self._owner.guard.close(self.deal.account)
-
-    def _accounts(self) -> list[Account]:
-        """Return what was reserved for this deal, if anything."""
-        accounts = self._owner.guard.accounts()
-        return [account for account in accounts if account.terms.task == self.deal.account]
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+from fedbourse.agent.deals import deal_name
 
 if TYPE_CHECKING:
     from fedbourse.agent.deals import Deal, Deals, Refusal
@@ -57,26 +60,29 @@ class Ledger:
 
 def ledger_of(deals: Deals, guard: Filter) -> Ledger:
     """Return what a device's deals and its filter's accounts say together."""
-    accounts = {account.terms.task: account for account in guard.accounts()}
-    known = deals.deals()
-    names = {name for name in accounts if any(name.startswith(f"{deal.name}@") for deal in known)}
+    by_deal: defaultdict[str, list[Account]] = defaultdict(list)
+    for account in guard.accounts():
+        by_deal[deal_name(account.terms.task)].append(account)
+    entries = tuple(_entry(deal, deals, by_deal.pop(deal.name, [])) for deal in deals.deals())
     return Ledger(
         lifetime_cap=guard.lifetime_cap,
-        entries=tuple(_entry(deal, deals, accounts.get(deal.account)) for deal in known),
-        elsewhere=tuple(each for task, each in accounts.items() if task not in names),
+        entries=entries,
+        elsewhere=tuple(account for accounts in by_deal.values() for account in accounts),
         refusals=tuple(deals.refusals()),
     )
 
 
-def _entry(deal: Deal, deals: Deals, account: Account | None) -> Entry:
+def _entry(deal: Deal, deals: Deals, accounts: list[Account]) -> Entry:
+    """Return a deal's entry. Terms that were given up are closed accounts with nothing spent."""
     answered = deals.answered(deal)
     receipts = [each.receipt for each in answered if each.receipt is not None]
-    spent = account.spent if account else Fraction(0)
+    spent = sum((account.spent for account in accounts), Fraction(0))
+    current = [each for each in accounts if each.terms.task == deal.account]
     return Entry(
         deal=deal,
-        budget=account.terms.rho if account else 0.0,
+        budget=current[0].terms.rho if current else 0.0,
         spent=spent,
-        reserved=account.committed - spent if account else Fraction(0),
+        reserved=sum((account.committed for account in accounts), Fraction(0)) - spent,
         answered=len(answered),
         receipts=len(receipts),
         earned_micro=max((each["receipt"]["earned_micro"] for each in receipts), default=0),

@@ -115,6 +115,23 @@ class MarketClient:
             _document("receipt", found["receipt"], _RECEIPT)
         return found
 
+    def discovery_log(self, task: str) -> list[dict[str, Any]]:
+        """Return the events of a task's log up to the one that began training."""
+        events: list[dict[str, Any]] = []
+        after: int | None = -1
+        for _ in range(_PAGES_MAX):
+            wanted = {"after": after, "limit": 100}
+            page = self._public.get(f"/v1/tasks/{task}/events", wanted)
+            page = _document("page of events", page, _EVENTS)
+            for each in page["events"]:
+                events.append(_document("event", each, _EVENT))
+                if each["kind"] == "training":
+                    return events
+            after = page["next"]
+            if after is None:
+                return events
+        raise Refused("document", f"the market's log has no end after {len(events)} events")
+
     def proof(self, task: str) -> dict[str, Any]:
         """Return the path from this owner's line to the root in the log."""
         found: dict[str, Any] = self._line.get(f"/v1/tasks/{task}/proof")
@@ -131,7 +148,7 @@ class MarketClient:
         if reply is None or not reply.budget:
             raise Refused(
                 "changed-terms",
-                f"the terms are of tick {terms.get('tick')!r:.30}, to which nothing was sold",
+                f"the terms are of tick {terms.get('tick')!r:.30}, at which nothing was sold",
             )
         expected = terms_message(
             deal.card,
@@ -143,7 +160,7 @@ class MarketClient:
             payment_micro=_count("payment_micro", terms.get("payment_micro")),
             line=str(terms.get("previous")),
         )
-        if terms != expected:
+        if canonical(terms) != canonical(expected):  # true is not 1 in what is signed
             raise Refused("changed-terms", f"the terms say {_other(terms, expected)}")
         least = least_pay(
             budget=reply.budget, total_budget=reply.total_budget, reward_micro=reply.reward_micro
@@ -285,7 +302,15 @@ _TASK = {
     "interested": int | None,
 }
 _CARD = {"card": dict, "digest": str}
-_MINE = {"line": dict | None, "terms": dict | None, "receipt": dict | None, "exit": dict | None}
+_MINE = {
+    "replies": list,
+    "exit": dict | None,
+    "line": dict | None,
+    "terms": dict | None,
+    "receipt": dict | None,
+}
+_EVENTS = {"events": list, "next": int | None}
+_EVENT = {"kind": str, "body": dict}
 _LINE = {"state": str, "answered": int}
 _OFFERED = {"terms": dict, "digest": str, "market_signature": str}
 _RECEIPT = {"receipt": dict, "market_signature": str}
@@ -307,7 +332,7 @@ def _document(what: str, found: object, items: Mapping[str, Any]) -> dict[str, A
 def _other(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words what differs first."""
     for name in expected:
-        if name not in found or found[name] != expected[name]:
+        if name not in found or repr(found[name]) != repr(expected[name]):
             said = repr(found[name])[:40] if name in found else "nothing"
             return f"{name} {said}, and should say {expected[name]!r:.40}"
     strange = next(name for name in found if name not in expected)

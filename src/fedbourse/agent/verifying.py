@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedbourse.agent.deals import TASK_ENDED
+from fedbourse.agent.discovery_checks import (
+    NothingToCompare,
+    check_prices,
+    check_replies,
+    same,
+)
 from fedbourse.errors import FedbourseError, Refused
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.keys import verified
@@ -26,19 +33,40 @@ class Check:
     detail: str
 
 
-class _Nothing(Exception):
-    """There is nothing to compare yet."""
-
-
 def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
-    """Compare card, terms, receipts and earnings of one deal."""
-    mine, own = client.mine(deal.task), deals.answered(deal)
+    """Compare card, replies, price, terms, receipts and earnings of one deal."""
+    mine, own, task = client.mine(deal.task), deals.answered(deal), client.task(deal.task)
     receipts = [each.receipt for each in own if each.receipt is not None]
 
     def card() -> str:
         _, published = client.card(deal.task)
-        _same("the card's hash", published.digest, deal.card.digest)
+        same("the card's hash", published.digest, deal.card.digest)
         return f"the card is the one that was joined, {deal.card.digest[:12]}..."
+
+    def replies() -> str:
+        ticking = task["state"] == "announced"
+        return check_replies(deal, mine, open_tick=task["tick"] if ticking else None)
+
+    def price() -> str:
+        terms = None if deal.terms is None or replaced() else deal.terms["terms"]
+        return check_prices(deal, client.discovery_log(deal.task), terms)
+
+    def replaced() -> bool:
+        """Say whether the market does not hold the signature, and may still ask for another."""
+        line, waiting = mine["line"], task["state"] in ("announced", "settled")
+        return not own and waiting and (line is None or line["state"] == "offered")
+
+    def signed_terms() -> dict[str, Any]:
+        """Return the terms with both signatures, if they count."""
+        if deal.terms is None:
+            raise NothingToCompare("no terms were signed")
+        if replaced():
+            raise NothingToCompare(
+                "the market has not heard of the signature, or discovers the price again"
+            )
+        if mine["line"] is None:
+            raise Refused("differs", "this device signed terms, and the market holds none of them")
+        return deal.terms
 
     def terms() -> str:
         if deal.terms is None and mine["line"] is not None and mine["line"]["state"] == "signed":
@@ -47,22 +75,20 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
                 "the market holds signed terms, this device none: the folder is an old copy that "
                 "has forgotten spend, or somebody else signs with its key",
             )
-        if deal.terms is None:
-            raise _Nothing("no terms were signed")
-        signed = deal.terms["terms"]
-        if not verified(client.market.key, canonical(signed), deal.terms["market_signature"]):
+        both, line = signed_terms(), mine["line"]
+        signed = both["terms"]
+        if not verified(client.market.key, canonical(signed), both["market_signature"]):
             raise Refused("differs", "the market's signature of the terms is not its own")
-        line = mine["line"]
-        _same("the payment", line["payment_micro"], signed["payment_micro"])
-        _same("the line's hash", line["leaf"], signed["previous"])
-        _same("the device's signature", line["signature"], deal.terms["signature"])
+        same("the payment", line["payment_micro"], signed["payment_micro"])
+        same("the line's hash", line["leaf"], signed["previous"])
+        same("the device's signature", line["signature"], both["signature"])
         return (
             f"{signed['budget']:.6g} rho for {signed['payment_micro']} micro-credits, both signed"
         )
 
-    def signed_receipts() -> str:
+    def own_receipts() -> str:
         if not receipts:
-            raise _Nothing("no receipt was given")
+            raise NothingToCompare("no receipt was given")
         for number, each in enumerate((each for each in own if each.receipt is not None), 1):
             client.check_receipt(
                 deal,
@@ -75,8 +101,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
         return f"{len(receipts)} receipts, each signed by the market and rising as agreed"
 
     def counted() -> str:
-        if deal.terms is None:
-            raise _Nothing("no terms were signed")
+        signed_terms()
         theirs = mine["line"]["answered"]
         if theirs > len(own):
             raise Refused(
@@ -84,22 +109,26 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
                 f"the market counts {theirs} answers, this device {len(own)}: the folder is an old "
                 "copy that has forgotten spend, or somebody else answers with its key",
             )
-        _same("answers with a receipt", theirs, len(receipts))
+        same("answers with a receipt", theirs, len(receipts))
         return f"{theirs} answers on both sides"
 
     def earned() -> str:
-        if deal.terms is None:
-            raise _Nothing("no terms were signed")
+        signed_terms()
         most = max((each["receipt"]["earned_micro"] for each in receipts), default=0)
+        theirs = mine["line"]["earned_micro"]
         if deal.card.vesting == "upfront":
-            most = deal.payment if receipts else mine["line"]["earned_micro"]
-        _same("what was earned", mine["line"]["earned_micro"], most)
-        return f"{most} micro-credits on both sides"
+            most = deal.payment if receipts else theirs
+        # At its end a task may share what others did not deliver.
+        if deal.card.unearned != "share" or task["state"] not in TASK_ENDED or theirs < most:
+            same("what was earned", theirs, most)
+        return f"{theirs} micro-credits on both sides"
 
     checks = [
         ("own card", card),
+        ("own replies", replies),
+        ("own price", price),
         ("own terms", terms),
-        ("own receipts", signed_receipts),
+        ("own receipts", own_receipts),
         ("own answers", counted),
         ("own earnings", earned),
     ]
@@ -109,12 +138,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
 def _run(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name, True, check())
-    except _Nothing as nothing:
+    except NothingToCompare as nothing:
         return Check(name, None, str(nothing))
     except (FedbourseError, LookupError, TypeError, ValueError) as error:
         return Check(name, False, str(error))
-
-
-def _same(what: str, theirs: Any, own: Any) -> None:
-    if theirs != own:
-        raise Refused("differs", f"{what}: the market says {theirs}, this device {own}")

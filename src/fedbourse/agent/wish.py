@@ -40,7 +40,7 @@ class Wish:
         It is fixed when the owner joins: replies that follow another cap each tick would
         contradict each other.
         """
-        return min(card.max_rho, left, *([self.most] if self.most else []))
+        return float(min(card.max_rho, left, *([self.most] if self.most else [])))
 
     def plan(
         self, card: TaskCard, *, value: float, reward: float, total: float, cap: float
@@ -48,6 +48,9 @@ class Wish:
         """Return the budget to reply to an announced total with; 0 where it pays too little."""
         if value >= reward / total:
             return 0.0
-        best = total * share_at(value, total, reward=reward) if self.budget is None else self.budget
-        budget = min(max(best, card.min_budget), cap)
-        return budget if budget >= card.min_budget else 0.0
+        if self.budget is not None:
+            budget = min(self.budget, cap)
+        else:
+            best = total * share_at(value, total, reward=reward)
+            budget = min(max(best, card.min_budget), cap)
+        return float(budget) if budget >= card.min_budget else 0.0

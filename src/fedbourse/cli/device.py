@@ -374,7 +374,7 @@ def _print_advice(task: str, advice: Advice) -> None:
         {
             "task": f"{task}, {advice.reward:g} credits for all owners",
             "known by": f"{advice.basis}; others sell {advice.others:.6g} rho",
-            "best reply": "to sell nothing: others sell for less than your privacy is worth to you"
+            "best reply": f"to sell nothing: {advice.reason}"
             if not best.budget
             else f"{best.budget:.6g} rho for {best.pay:.6f} credits, epsilon {best.epsilon:.3f}",
             "cap": f"{advice.left:.6g} rho is left of it",

@@ -237,6 +237,9 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "signed": lambda event: (
         f"signed: {event['budget']:.6g} rho for {credits_text(event['payment_micro'])} credits"
     ),
+    "reopened": lambda event: (
+        "the price is discovered again, for an owner declined; nothing was spent"
+    ),
     "declined": lambda event: f"declined: {event['sentence']}",
     "not-taking-part": lambda event: f"not taking part: {event['sentence']}",
     "answered": lambda event: (
