@@ -11,6 +11,7 @@ from fedbourse.errors import InvalidInput
 from fedbourse.game import Uniform, equilibrium, share_at
 from fedbourse.privacy.zcdp import DELTA, epsilon
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,8 @@ class Advice:
     """rho that the lifetime cap leaves."""
     basis: str
     """Where ``others`` comes from, in words."""
+    incentive: str
+    """What the card's rules of pay invite others to do."""
 
 
 def advise(
@@ -83,7 +86,8 @@ def advise(
         top = min(most, max(2.5 * reply, 1e-3 * most))
         budgets = [top * step / _STEPS for step in range(1, _STEPS + 1)] if top else []
     chosen = sorted({*(number("budget", b, at_least=0) for b in budgets), best.budget})
-    return Advice(reward, others, tuple(map(choice, chosen)), best, left, basis)
+    choices = tuple(map(choice, chosen))
+    return Advice(reward, others, choices, best, left, basis, incentive(card))
 
 
 def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, float, str]:
