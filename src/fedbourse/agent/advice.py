@@ -11,6 +11,7 @@ from fedbourse.errors import InvalidInput
 from fedbourse.game import Uniform, equilibrium, share_at
 from fedbourse.privacy.zcdp import DELTA, epsilon
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,8 @@ class Advice:
     """Where ``others`` comes from, in words."""
     reason: str
     """Why nothing is best to sell, in words; empty where something is."""
+    incentive: str
+    """What the card's rules of pay invite others to do."""
 
 
 def advise(
@@ -89,7 +92,8 @@ def advise(
         steps = (top * step / _STEPS for step in range(1, _STEPS + 1))
         budgets = [step for step in steps if step >= card.min_budget] if top else []
     chosen = sorted({*(number("budget", b, at_least=0) for b in budgets), best.budget})
-    return Advice(reward, others, tuple(map(choice, chosen)), best, left, basis, reason)
+    choices = tuple(map(choice, chosen))
+    return Advice(reward, others, choices, best, left, basis, reason, incentive(card))
 
 
 def _no_sale(card: TaskCard, *, reply: float, most: float, best: Choice) -> str:

@@ -5,7 +5,7 @@ A record is an hour as a watch sees it. All of it is drawn from fixed seeds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,7 +38,8 @@ _CLASSES = {
     "next_hour": ("at rest", "active"),
 }
 _A_WEEK_S = 7 * 24 * 3600.0
-_SOON = Deadlines(interest_s=60, tick_s=5, plans_s=60, terms_s=30, round_s=6)
+_SOON = Deadlines(interest_s=60, tick_s=15, plans_s=120, terms_s=30, review_s=0, round_s=6)
+_WATCHED = replace(_SOON, review_s=8)  # so that the time for review can be seen
 _TABLE_SEED = 20
 _JUDGED = 2000
 
@@ -158,6 +159,7 @@ TRAINING = Scene(
         reward=6.0,
         pilot=(0.68, 0.82),
         step_size=0.2,  # so that the model can be seen to learn
+        deadlines=_WATCHED,
     ),
     announced=True,
 )
@@ -170,7 +172,7 @@ WAITING = Scene(
         max_reward=20.0,
         pilot=(0.72, 0.91),
         samples=1500,  # so that not everybody has enough
-        deadlines=Deadlines(interest_s=_A_WEEK_S, tick_s=5, plans_s=60, terms_s=60, round_s=6),
+        deadlines=replace(_SOON, interest_s=_A_WEEK_S, terms_s=60, review_s=60),
     ),
     announced=False,
     most=10,

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, ClassVar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
+from fedbourse.market.service import Market
 from fedbourse.web.settings import Settings
 from fedbourse.wire.address import loopback
+from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,6 +37,7 @@ _CONNECTIONS_MAX = 1000
 _FIRST_REQUEST_S = 10.0
 _KEEP_ALIVE_S = 20
 _STOP_S = 10
+_PAYS_TO_MAX = 200
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class MarketSettings:
     access_log: bool = False
     new_operator_token: bool = False
     """Make another operator's token: for an operator who has lost its own."""
+    fund_pays_to: str = Market.fund_pays_to
+    """Whom the fund of unearned pay is paid out to, as everybody reads it."""
     demo: bool = False
     """A market that fills itself with made-up tasks, on this machine alone."""
 
@@ -80,6 +85,12 @@ class MarketSettings:
                 f"SQLite is served by one process, and {self.workers} workers were asked for; "
                 "name a PostgreSQL database"
             )
+        if not 1 <= len(self.fund_pays_to.strip()) <= _PAYS_TO_MAX:
+            raise InvalidInput(
+                f"fund_pays_to must say in 1 to {_PAYS_TO_MAX} characters whom the fund is paid "
+                f"out to; found {len(self.fund_pays_to.strip())}"
+            )
+        plain_text("fund_pays_to", self.fund_pays_to)
         for host in self.public_hosts:
             if not _HOST.fullmatch(host):
                 raise InvalidInput(f"a public host is HOST or HOST:PORT; found {host!r:.80}")

@@ -87,7 +87,8 @@ def serve_market(
         check_kind(settings)
         port = listener.getsockname()[1]
         with SqlStore(settings.database_url) as store:
-            market = Market(market_key(settings.folder, store))
+            key = market_key(settings.folder, store)
+            market = Market(key, fund_pays_to=settings.fund_pays_to)
             check_books(store)
             anew = settings.new_operator_token
             token = operator_token(settings.folder, market, store, anew=anew)
@@ -268,7 +269,8 @@ def _work(
     """Serve in one of several processes, for as long as the one that started it lives."""
     try:
         with SqlStore(settings.database_url) as store:
-            market = Market(SigningKey.load(settings.folder / _KEY))
+            key = SigningKey.load(settings.folder / _KEY)
+            market = Market(key, fund_pays_to=settings.fund_pays_to)
             _end_with(parent)
             _run(settings, market, store, sockets[0], on_start=on_start)
     except FedbourseError as error:

@@ -184,7 +184,7 @@ class _Demo:
         for part in PARTS:
             self._processes.until(f"{part.name}", partial(given, part, "following", 1))
         self._buyer.post(f"/v1/tasks/{task}/announce", {})
-        self._say(f"the buyer announces {REWARD:g} credits, which are in escrow")
+        self._say(f"the buyer announces {REWARD:g} credits, in escrow since the task opened")
         for part in sorted(PARTS, key=lambda part: part.killed_after or ROUNDS):
             if part.killed_after is not None:
                 self._processes.until(
@@ -307,7 +307,9 @@ def _card(source: Source) -> TaskCard:
         weights="precision",
         vesting="by-round",
         # A round waits for a device that was killed: time enough to come back.
-        deadlines=Deadlines(interest_s=90, tick_s=5, plans_s=60, terms_s=30, round_s=12),
+        deadlines=Deadlines(
+            interest_s=90, tick_s=20, plans_s=120, terms_s=30, review_s=0, round_s=12
+        ),
         validation=f"{len(source.buyer)} flights of the buyer's own",
         layout=Layout(
             tuple(

@@ -86,8 +86,8 @@ def _print(facts: dict[str, Any], out: Path) -> None:
             "accuracy": f"{facts['accuracy']:.1%} on {facts['validation_records']} records of the "
             f"buyer's own; {facts['chance']:.1%} by guessing",
             "money": f"held {credits_text(money['held'])} = earned {credits_text(money['earned'])} "
-            f"+ refunded {credits_text(money['refunded'])} + in escrow "
-            f"{credits_text(money['escrow'])}",
+            f"+ to the fund {credits_text(money['fund'])} + refunded "
+            f"{credits_text(money['refunded'])} + in escrow {credits_text(money['escrow'])}",
             "verified": f"by the auditor: {verified['task']} checks of the task and "
             f"{verified['books']} of the books are right; by {len(verified['devices'])} devices: "
             f"all of theirs",

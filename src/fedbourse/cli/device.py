@@ -59,6 +59,7 @@ def init(
     least_rounds: Annotated[Whole, Parameter(group=_RULES)] = 1,
     refuse_data: Annotated[list[str] | None, Many] = None,
     only_buyer: Annotated[list[str] | None, Many] = None,
+    accept_upfront: Annotated[bool, Parameter(negative=(), group=_RULES)] = False,
     noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
     answers: Annotated[Literal["float64", "float32"], Parameter(group=DEVICE)] = "float64",
     risk_rounds: Annotated[Whole, Parameter(group=_PRIVACY)] = 1,
@@ -96,6 +97,9 @@ def init(
         Refuse tasks whose category of data or goal has this word; may be given several times.
     only_buyer
         Sell to this buyer only, buyer:NAME; may be given several times.
+    accept_upfront
+        Join tasks that pay everything before round 0 too. In them an owner that delivers nothing
+        keeps all of its pay, and can outbid you for the same reward.
     noise
         exact, which is proven; or fast, for models with a million parameters, which is not proven.
     answers
@@ -119,6 +123,7 @@ def init(
             least_rounds=whole_number("least_rounds", least_rounds, at_least=1),
             refused_data=tuple(refuse_data or ()),
             only_buyers=tuple(party_named(name, kind="buyer") for name in only_buyer or ()),
+            accept_upfront=accept_upfront,
         ),
     )
     with Agent.create(device.folder, settings) as agent:
@@ -377,6 +382,7 @@ def _print_advice(task: str, advice: Advice) -> None:
             "best reply": f"to sell nothing: {advice.reason}"
             if not best.budget
             else f"{best.budget:.6g} rho for {best.pay:.6f} credits, epsilon {best.epsilon:.3f}",
+            "rules of pay": advice.incentive,
             "cap": f"{advice.left:.6g} rho is left of it",
             "epsilon": "is about one record, at delta 1e-5: nobody who sees all answers becomes "
             "surer by more than a factor e^epsilon whether it was among yours",

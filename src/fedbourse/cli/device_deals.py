@@ -73,11 +73,14 @@ def join(
     as_json
         Print one JSON document; progress as JSON lines, on standard error.
     """
+    from fedbourse.wire.incentives import incentive
+
     wish = _wish(budget, max_epsilon, report_value)
     with device.selling(_teller(as_json)) as agent:
         name = open_task(agent, task, server=address(server))
         deal = agent.join(name, wish, server=address(server))
-        agent.tell({"event": "registered", "task": name})
+        invites = incentive(deal.card)
+        agent.tell({"event": "registered", "task": name, "incentive": invites})
         if not no_wait:
             with stopped_by_signals(agent):
                 agent.run(only=deal, until="signed")
@@ -226,7 +229,9 @@ def _told(event: dict[str, Any]) -> str:
 
 
 _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
-    "registered": lambda event: "registered; the reward and the first total come next",
+    "registered": lambda event: (
+        f"registered; the reward and the first total come next. Rules of pay: {event['incentive']}"
+    ),
     "joined": lambda event: "joined",
     "following": lambda event: "the market answers; following the task",
     "not-joined": lambda event: f"not joined: {event['sentence']}",

@@ -23,6 +23,7 @@ from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_weights import weights
 from fedbourse.cli.task import task_app
+from fedbourse.cli.task_card import card
 from fedbourse.cli.task_results import drift, model, report, watch
 from fedbourse.cli.task_what_if import what_if
 from fedbourse.cli.token import token_app
@@ -51,7 +52,7 @@ for command in (serve, device_app, task_app, account_app, token_app, verify):
     app.command(command)
 for deal in (join, run, withdraw, ledger, device_verify):
     device_app.command(deal)
-for result in (what_if, watch, report, drift, model):
+for result in (card, what_if, watch, report, drift, model):
     task_app.command(result)
 for study in (accuracy, calibrate, weights):
     study_app.command(study)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,9 @@ def serve(
     demo: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
     database: Annotated[str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_DATABASE")] = None,
     new_operator_token: Annotated[bool, Parameter(negative=(), group=_MARKET)] = False,
+    fund_pays_to: Annotated[
+        str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_FUND_PAYS_TO")
+    ] = None,
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
     port: Annotated[Whole, Parameter(group=_NETWORK)] = 8417,
     workers: Annotated[Whole, Parameter(group=_NETWORK)] = 1,
@@ -75,6 +79,10 @@ def serve(
     new_operator_token
         Make another operator's token, in the same file: for when the last one was lost. Revoke
         the lost one.
+    fund_pays_to
+        Whom the fund is paid out to, in words: the fund takes the pay of rounds that devices did
+        not deliver. Everybody reads it on the market's page, and each task pins it when it opens.
+        Without it the money stays in the fund, out of which no command takes any.
     host
         The address to listen on. One that can be reached from elsewhere needs TLS, or a proxy.
     port
@@ -114,6 +122,8 @@ def serve(
         new_operator_token=new_operator_token,
         demo=demo,
     )
+    if fund_pays_to is not None:
+        settings = replace(settings, fund_pays_to=fund_pays_to)
     if demo:
         from fedbourse.bootstrap.demo_market import serve_demo
 

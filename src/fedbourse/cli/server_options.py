@@ -171,7 +171,9 @@ def _me(connection: Connection) -> str:
 
 
 def account_path(account: str) -> str:
-    """Return the path of an account: a party's, or a task's escrow."""
+    """Return the path of an account: a party's, a task's escrow, or the fund."""
+    if account == "fund":
+        return "/v1/accounts/fund"
     if account.startswith("escrow:") and _TASK.fullmatch(account.removeprefix("escrow:")):
         return f"/v1/accounts/{account}"
     return f"/v1/accounts/{party_named(account)}"

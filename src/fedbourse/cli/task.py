@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -15,7 +13,6 @@ from fedbourse.cli.server_options import (
     OUTPUT,
     Json,
     ServerOptions,
-    check_writable,
     credits_or_dash,
     moment,
     pages,
@@ -25,48 +22,19 @@ from fedbourse.cli.server_options import (
     print_table,
     read_bytes,
     task_id,
-    write_bytes,
 )
+from fedbourse.cli.task_facts import card_facts, log_facts, task_facts
 from fedbourse.errors import InvalidFile, InvalidInput
 from fedbourse.units import whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.wire.connection import Connection
 
 StateName = Literal["draft", "open", "announced", "settled", "training", "completed", "cancelled"]
 _CARD_BYTES_MAX = 2**20
 _SHOWN_MAX = 60
 
 task_app = App(name="task", help="Publish a task, follow it, and fetch what it bought.")
-
-
-@task_app.command
-def card(
-    *, data: str | None = None, out: Annotated[Path | None, Parameter(group=OUTPUT)] = None
-) -> None:
-    """Write an example of a task card, to start from.
-
-    Examples:
-
-        fedbourse task card --out card.json
-
-        fedbourse task card --data flights.csv:late --out card.json
-
-    Parameters
-    ----------
-    data
-        Records of your own, FILE[:LABEL_COLUMN] or a name that fedbourse train knows: the card then
-        has their columns by name, and the numbers that scale them, so that owners' devices find the
-        same columns in their own tables.
-    out
-        The file to write to, in place of standard output.
-    """
-    from fedbourse.bootstrap.example_card import example_card
-
-    text = json.dumps(example_card(data), indent=2, ensure_ascii=False) + "\n"
-    if out is None:
-        print(text, end="")
-    else:
-        check_writable(out, new=not out.exists() or out.is_file())
-        write_bytes(out, text.encode())
-        print_line(f"an example card is in {out}")
 
 
 @task_app.command
@@ -93,19 +61,21 @@ def create(
         Print one JSON document.
     """
     from fedbourse.wire.card import TaskCard
+    from fedbourse.wire.incentives import incentive
     from fedbourse.wire.json_body import read_json
 
     content = read_bytes(file, at_most=_CARD_BYTES_MAX)
     try:
-        document = TaskCard.of(read_json(content)).document
+        card = TaskCard.of(read_json(content))
     except InvalidInput as error:
         raise InvalidFile(f"{file}: {error}") from None
     with server.connect() as connection:
-        task = connection.post("/v1/tasks", document)
+        task = connection.post("/v1/tasks", card.document)
     if as_json:
         print_json(task)
     else:
         print_line(f"task {task['task']} is a draft; fedbourse task open {task['task']}")
+        print_line(f"rules of pay: {incentive(card)}")
 
 
 @task_app.command(name="list")
@@ -179,39 +149,73 @@ def show(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = Fa
     """
     with server.connect() as connection:
         path = f"/v1/tasks/{task_id(connection, task)}"
-        found = connection.get(path)
-        published = connection.get(f"{path}/card")["card"]
-        last = connection.get(f"{path}/events", {"after": found["events"] - 2})["events"]
+        shown = connection.get(path)
+        published = connection.get(f"{path}/card")
+        events = _events(connection, path, shown["events"])
     if as_json:
-        print_json(found | {"card_document": published})
+        print_json(shown | {"card_document": published["card"], "fund": published["fund"]})
         return
-    reasons = [event["body"]["reason"] for event in last if event["kind"] == "cancelled"]
-    print_facts(task_facts(found) | ({"why": reasons[0]} if reasons else {}))
+    print_facts(task_facts(shown) | _log_facts(events))
     print_line("")
-    print_facts({name: worded(published[name]) for name in _in_order(published)})
+    print_facts(card_facts(published["card"], published["fund"]))
+
+
+def _events(connection: Connection, path: str, count: int) -> list[dict[str, Any]]:
+    """Return a task's events up to its training, and the last one."""
+    events: list[dict[str, Any]] = []
+    for event in pages(connection, f"{path}/events", "events", {"limit": 1000}):
+        events.append(event)
+        if event["kind"] == "training":
+            break
+    if events and events[-1]["sequence"] < count - 1:
+        events += connection.get(f"{path}/events", {"after": count - 2, "limit": 1})["events"]
+    return events
+
+
+def _log_facts(events: list[dict[str, Any]]) -> dict[str, object]:
+    from fedbourse.market.log_summary import summary
+
+    try:
+        return log_facts(summary((e["kind"], e["at_ms"], e["body"]) for e in events))
+    except (KeyError, TypeError):  # of a market of another version
+        return {}
 
 
 @task_app.command(name="open")
-def open_task(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def open_task(
+    task: str,
+    /,
+    *,
+    confirm_upfront: Annotated[bool, Parameter(negative=())] = False,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
     """Publish a draft: owners can register their interest.
+
+    Its reward, or the most that the reward can become, is reserved from your account.
 
     Examples:
 
         fedbourse task open latest
 
+        fedbourse task open latest --confirm-upfront
+
     Parameters
     ----------
     task
         The task's id, or latest.
+    confirm_upfront
+        Accept that a card with vesting upfront pays all of the reward before round 0, so that an
+        owner that then delivers nothing keeps all of its pay. Such a card is not opened without it.
     as_json
         Print one JSON document.
     """
-    _move(server, task, "open", as_json)
+    _move(server, task, "open", as_json, {"confirm_upfront": True} if confirm_upfront else {})
 
 
 @task_app.command
 def announce(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
-    """End the time for interest: fix the reward, and put it into escrow.
+    """End the time for interest: fix the reward, and give back what was reserved beyond it.
 
     Examples:
 
@@ -228,26 +232,10 @@ def announce(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json 
 
 
 @task_app.command
-def settle(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
-    """End the time for plans: turn those at hand into payments.
-
-    Examples:
-
-        fedbourse task settle latest
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    as_json
-        Print one JSON document.
-    """
-    _move(server, task, "settle", as_json)
-
-
-@task_app.command
 def train(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
-    """End the time for terms: train with the owners who signed.
+    """End the time for review: start training at once, with the owners who signed.
+
+    Without it training starts by itself when the card's review_s is over.
 
     Examples:
 
@@ -272,7 +260,10 @@ def cancel(
     server: ServerOptions = NO_OPTIONS,
     as_json: Json = False,
 ) -> None:
-    """End a task before its time; what nobody has earned goes back to the buyer.
+    """End a task before its time; the pay of rounds that were not closed goes back to you.
+
+    Pay that was earned stays earned. Pay of closed rounds that a device did not deliver goes where
+    the card's unearned says.
 
     Examples:
 
@@ -300,41 +291,6 @@ def _move(
     else:
         until = f" until {moment(moved['deadline_ms'])} UTC" if moved["deadline_ms"] else ""
         print_line(f"task {moved['task']} is {moved['state']}{until}")
-
-
-def task_facts(task: dict[str, Any]) -> dict[str, object]:
-    """Return what everybody may see of a task, for people."""
-    total = task["total_budget"]
-    return {
-        "task": task["task"],
-        "state": task["state"],
-        "buyer": task["buyer"],
-        "goal": task["goal"],
-        "made": f"{moment(task['created_ms'])} UTC",
-        "until": f"{moment(task['deadline_ms'])} UTC" if task["deadline_ms"] else "-",
-        "reward": credits_or_dash(task["reward_micro"]),
-        "interested": task["interested"] or "-",
-        "total budget": "-" if total is None else f"{total:.6g} rho, tick {task['tick']}",
-        "round": f"{task['round']} of {task['rounds']}",
-        "events": f"{task['events']}, the last with the hash {task['last_hash']}",
-    }
-
-
-def worded(value: object) -> str:
-    """Return an item of a card or an event in words."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {worded(part)}" for name, part in value.items())
-    if value is None:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _in_order(card: dict[str, Any]) -> list[str]:
-    """Return the items of a card as its record has them; those that it does not know come last."""
-    from fedbourse.wire.card import TaskCard
-
-    known = [field.name for field in fields(TaskCard) if field.name in card]
-    return known + [name for name in card if name not in known]
 
 
 def _short(text: str) -> str:

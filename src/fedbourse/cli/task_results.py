@@ -26,7 +26,7 @@ from fedbourse.cli.server_options import (
     task_id,
     write_bytes,
 )
-from fedbourse.cli.task import task_facts
+from fedbourse.cli.task_facts import discovery_facts, money_words, review_words, task_facts
 from fedbourse.errors import Unreachable
 from fedbourse.units import credits_text, whole_number
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LINES = ("signed", "declined", "offered")
-_MONEY = ("held", "earned", "declined", "refunded", "escrow")
 
 
 def watch(
@@ -88,18 +87,24 @@ def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = 
     as_json
         Print one JSON document.
     """
+    from fedbourse.market.log_summary import Settlement
+
     with server.connect() as connection:
         found = connection.get(f"/v1/tasks/{task_id(connection, task)}/report")
     if as_json:
         print_json(found)
         return
+    settlement = found["settlement"]
     print_facts(
         task_facts(found)
+        | discovery_facts(
+            settlement=settlement and Settlement(**settlement),
+            out=found["out"],
+            restarts=found["restarts"],
+        )
         | {
             "owners": ", ".join(f"{found['participants'][state]} {state}" for state in _LINES),
-            "credits": ", ".join(
-                f"{credits_text(found['money_micro'][name])} {name}" for name in _MONEY
-            ),
+            "credits": money_words(found["money_micro"]),
             "refused": ", ".join(
                 f"{count} {reason}" for reason, count in found["refused_answers"].items()
             )
@@ -227,43 +232,59 @@ def _announced(body: dict[str, Any]) -> str:
     offer = body["offer"]
     return (
         f"R {credits_text(offer['reward_micro'])} credits, {offer['method']}; "
+        f"{credits_text(body['released_micro'])} released; "
         f"P {offer['total_budget']:.6g} for {offer['interested']} owners"
     )
 
 
-def _answered(body: dict[str, Any]) -> str:
-    return f"{body['answered']} answered, shares sum to {body['share_sum']:.6g}"
+def _replies(body: dict[str, Any]) -> str:
+    missed = f", {body['missed']} missed it" if body["missed"] else ""
+    return f"{body['replies']} replies, shares sum to {body['share_sum']:.6g}{missed}"
+
+
+def _ticked(body: dict[str, Any]) -> str:
+    total = f"P {body['offer']['total_budget']:.6g}"
+    # The first tick after a restart closes none.
+    return f"{_replies(body)}; {total}" if "closed_tick" in body else total
 
 
 def _settled(body: dict[str, Any]) -> str:
+    from fedbourse.market.log_summary import settlement_in
+
     return (
         f"{body['lines']} of {body['plans']} plans are paid, for {body['total_budget']:.6g} rho in "
-        f"all; sign until {moment(body['deadline_ms'])}"
+        f"all, {settlement_in(body).words}; sign until {moment(body['deadline_ms'])}"
     )
 
 
-def _training(body: dict[str, Any]) -> str:
-    back = credits_text(body["declined_micro"])
-    return f"{body['signed']} signed, {body['declined']} declined; {back} credits go back"
+def _end(body: dict[str, Any]) -> str:
+    moves = {"refunded": body["refunded_micro"], "fund": body["fund_micro"]}
+    shared = body["shared_micro"]
+    to_owners = f", {credits_text(shared)} to those who delivered" if shared else ""
+    return f"{money_words(moves)}{to_owners} credits"
 
 
 _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "created": lambda body: f"by {body['buyer']}",
-    "opened": lambda body: f"for interest until {moment(body['deadline_ms'])}",
+    "opened": lambda body: (
+        f"for interest until {moment(body['deadline_ms'])}; "
+        f"{credits_text(body['reserved_micro'])} credits are reserved"
+    ),
     "announced": _announced,
-    "ticked": lambda body: f"{_answered(body)}; P {body['offer']['total_budget']:.6g}",
+    "ticked": _ticked,
     "last-tick": lambda body: (
-        f"{_answered(body)}; {'P stands still' if body['stands_still'] else 'time is up'}"
+        f"{_replies(body)}; {'converged' if body['converged'] else 'not converged, and over'}"
     ),
     "settled": _settled,
-    "training": _training,
+    "restarted": lambda body: (
+        f"{body['struck_out']} did not sign and are out; the price is discovered again"
+    ),
+    "signed": lambda body: f"all have signed; {review_words(body['review_ends_ms'])}",
+    "training": lambda body: f"{body['signed']} owners train, started by the {body['by']}",
     "round": lambda body: (
         f"round {body['round']}, {body['answers']} answers"
         f"{', too few: the model stays' if body['void'] else ''}"
     ),
-    "completed": lambda body: f"{credits_text(body['refunded_micro'])} credits go back",
-    "cancelled": lambda body: (
-        f"by the {body['by']}: {body['reason']}; "
-        f"{credits_text(body['refunded_micro'])} credits go back"
-    ),
+    "completed": _end,
+    "cancelled": lambda body: f"by the {body['by']}: {body['reason']}; {_end(body)}",
 }

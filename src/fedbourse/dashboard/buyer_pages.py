@@ -17,6 +17,7 @@ from fedbourse.dashboard.what_if import answer, supposed_in
 from fedbourse.errors import FedbourseError
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.market import accounts, buying, views
+from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ def _own_page(
             "tasks": rows,
             "in_escrow": sum(row["money"].escrow for row in rows),
             "paid": sum(row["money"].paid for row in rows),
+            "to_fund": sum(row["money"].fund for row in rows),
             "more": len(found) == _TASKS_MAX,
         }
 
@@ -185,6 +187,9 @@ def _card_page(
         models=ACCURACY_MODELS,
         model_words=MODEL_WORDS,
         balance=balance,
+        incentives=UNEARNED_INCENTIVES,
+        upfront_incentive=UPFRONT_INCENTIVE,
+        fund=visit.market.fund,
     )
 
 

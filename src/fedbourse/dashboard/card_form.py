@@ -25,8 +25,8 @@ _TEXT_MAX = 2000
 _ASSUMED = Assumptions(weight=1.0)
 _SAME = (
     "goal", "data", "validation", "scaling", "features", "classes", "step_size", "rounds",
-    "samples", "clip", "weights", "start_seed", "vesting", "max_reward", "max_rho",
-    "min_participants",
+    "samples", "clip", "weights", "start_seed", "vesting", "unearned", "cost", "max_reward",
+    "max_rho", "min_budget", "min_total_budget", "min_participants",
 )  # fmt: skip
 """Items that the form and the card call alike."""
 
@@ -44,6 +44,16 @@ def seconds(text: object) -> object:
     if not 1 <= span <= _LONGEST_S:
         raise ValueError("should be at least 1 s and at most 366 d")
     return span
+
+
+def seconds_or_none(text: object) -> object:
+    """Return a span of time that may also be 0.
+
+    >>> seconds_or_none("0"), seconds_or_none("10 min")
+    (0.0, 600.0)
+    """
+    is_zero = isinstance(text, str) and text.strip() in ("0", "0 s", "0s")
+    return 0.0 if is_zero else seconds(text)
 
 
 def _layout(text: str) -> str:
@@ -76,10 +86,15 @@ class NewTask(Supposed):
     weights: Literal["precision", "equal"] = "precision"
     start_seed: Annotated[int, Field(ge=0, le=2**53)] = 0
     vesting: Literal["by-round", "upfront"] = "by-round"
+    unearned: Literal["fund", "refund", "share"] = "fund"
+    cost: Literal["convex", "linear"] = "convex"
+    min_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
+    min_total_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     interest_s: Span
     plans_s: Span
     tick_s: Span
     terms_s: Span
+    review_s: Annotated[float, BeforeValidator(seconds_or_none)]
     round_s: Span
 
     def document(self) -> dict[str, Any]:
@@ -119,6 +134,10 @@ STARTS = {
     "reward": "2",
     "max_reward": "20",
     "vesting": "by-round",
+    "unearned": "fund",
+    "cost": "convex",
+    "min_budget": "0",
+    "min_total_budget": "0",
     "min_participants": "2",
     "weight": "20",
     "accuracy": "precision",
@@ -133,6 +152,7 @@ STARTS = {
     "plans_s": "1 h",
     "tick_s": "60 s",
     "terms_s": "1 h",
+    "review_s": "10 min",
     "round_s": "5 min",
 }
 """What the form holds before anything is typed."""

@@ -16,6 +16,7 @@ from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import InvalidInput, InvalidTransfer
 from fedbourse.market import accounts
 from fedbourse.market.lifecycle import ACTIVE
+from fedbourse.market.service import FUND
 from fedbourse.units import micro_credits
 from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
 
@@ -59,9 +60,7 @@ def ledger_page(visit: SignedIn, after: AfterName = "") -> Response:
             "balance": unit.balance(caller.party),
             "accounts": found,
             "next": found[-1][0] if len(found) == ROWS else None,
-            "escrows": [
-                (task, accounts.visible_escrow(unit, caller, task)) for task in held if task.reward
-            ],
+            "escrows": [(task, accounts.visible_escrow(unit, caller, task)) for task in held],
         }
 
     return page(visit, "ledger.html", sees_all=sees_all, after=after, **visit.read(read))
@@ -163,6 +162,7 @@ def _statement(
         "statement.html",
         status=422 if errors else 200,
         party=party,
+        pays_to=visit.market.fund_pays_to if party == FUND else None,
         number=number,
         last=max(1, -(-found["count"] // ROWS)),
         at=lambda number: f"/ledger/{party}?page={number}",
@@ -209,7 +209,9 @@ def _words(entry: Entry) -> dict[str, Any]:
     elif held is None:
         what = entry.memo
     elif entry.target == held:
-        what = "reward held in escrow"
+        what = "reward reserved in escrow"
+    elif entry.target == FUND:
+        what = f"to the fund: {entry.memo}"
     elif entry.target.startswith("buyer:"):
         what = f"back from escrow: {entry.memo}"
     else:

@@ -18,6 +18,7 @@ from fedbourse.errors import Conflict, NotAllowed
 from fedbourse.game import Accuracy
 from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log_summary import summary_of
 from fedbourse.market.offers import training_of
 from fedbourse.market.service import show
 from fedbourse.market.task import State
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
-_BEFORE_TRAINING = 400
 ROUNDS_SHOWN = 2000
 """Of more rounds than this the last ones are drawn."""
 ROUNDS_LISTED = 30
@@ -44,13 +44,9 @@ def live_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
 
 def live_of(unit: Unit, caller: Caller | None, task: Task) -> dict[str, Any]:
     """Return what may be known of a task's training by now."""
-    signed = sold = None
-    for event in unit.events(task.id, limit=_BEFORE_TRAINING):
-        if event.kind == "settled":
-            sold = event.body["total_budget"]
-        elif event.kind == "training":
-            signed = event.body["signed"]
-            break
+    log = summary_of(unit, task.id)
+    signed = log.signed
+    sold = None if log.settlement is None else log.settlement.total_budget
     last = unit.events(
         task.id, after=max(-1, task.last_sequence - ROUNDS_SHOWN - 2), limit=ROUNDS_SHOWN + 2
     )

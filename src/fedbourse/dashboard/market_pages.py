@@ -11,6 +11,7 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
 from fedbourse.market import views
+from fedbourse.market.service import FUND
 from fedbourse.market.task import State
 from fedbourse.units import micro_credits
 
@@ -53,7 +54,12 @@ def market_page(
         for task in shown:
             if task["state"] == State.OPEN:
                 task["interested"] = unit.count_interests(task["task"])
-        return {"tasks": shown, "count": len(found), "more": more}
+        return {
+            "tasks": shown,
+            "count": len(found),
+            "more": more,
+            "fund": visit.market.fund | {"balance_micro": unit.balance(FUND)},
+        }
 
     found = visit.read(rows)
     asked = {"state": state, "text": text, "sort": sort if sort != "newest" else ""}

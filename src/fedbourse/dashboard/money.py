@@ -1,4 +1,4 @@
-"""Where a task's money is: with its buyer, in escrow, or with owners."""
+"""Where a task's money is: with its buyer, in escrow, with owners, or in the fund."""
 
 from __future__ import annotations
 
@@ -8,28 +8,39 @@ from typing import TYPE_CHECKING
 from fedbourse.errors import FedbourseError
 from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log_summary import summary
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.task import Task
 
-_BEFORE_TRAINING = 400
-"""More events than can come before training: a task has at most 200 ticks."""
+_FIRST_EVENTS = 3
+"""created, opened and announced: all that says what was reserved and released."""
 
 
 @dataclass(frozen=True)
 class TaskMoney:
-    """Micro-credits; what was held is in escrow, paid to owners, or back with the buyer."""
+    """Micro-credits; what is held is in escrow, with owners, in the fund, or with the buyer."""
 
     held: int
+    """The reward; before it is announced, what was reserved when the task opened."""
     escrow: int
-    returned: int
+    released: int = 0
+    """What was reserved beyond the reward, and came back when it was announced."""
+    refunded: int = 0
+    """What came back at the end."""
+    fund: int = 0
 
     @property
     def paid(self) -> int:
-        """What owners have been paid: the buyer's spend."""
-        return self.held - self.escrow - self.returned
+        """What owners have been paid."""
+        return self.held - self.escrow - self.refunded - self.fund
+
+    @property
+    def returned(self) -> int:
+        """All that came back to the buyer."""
+        return self.released + self.refunded
 
     @property
     def share_left(self) -> float:
@@ -44,17 +55,17 @@ def money_of(unit: Unit, caller: Caller, task: Task) -> TaskMoney:
     round.
     """
     left = int(visible_escrow(unit, caller, task))
-    if task.reward is None:
-        return TaskMoney(0, 0, 0)
-    returned = 0
-    for event in unit.events(task.id, limit=_BEFORE_TRAINING):
-        if event.kind == "training":
-            returned += event.body["declined_micro"]
-            break
-    if task.state in ENDED:
-        for event in unit.events(task.id, after=task.last_sequence - 1, limit=1):
-            returned += event.body["refunded_micro"]
-    return TaskMoney(int(task.reward), left, returned)
+    events = unit.events(task.id, limit=_FIRST_EVENTS)
+    if task.state in ENDED and task.last_sequence >= _FIRST_EVENTS:
+        events += unit.events(task.id, after=task.last_sequence - 1, limit=1)
+    log = summary((event.kind, event.at_ms, event.body) for event in events)
+    return TaskMoney(
+        held=log.reserved_micro - log.released_micro,
+        escrow=left,
+        released=log.released_micro,
+        refunded=log.refunded_micro,
+        fund=log.fund_micro,
+    )
 
 
 def money_for(unit: Unit, caller: Caller | None, task: Task) -> TaskMoney | None:

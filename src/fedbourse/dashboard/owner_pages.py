@@ -18,6 +18,7 @@ from fedbourse.market.task import State
 from fedbourse.privacy.zcdp import compose
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.web.paths import TASK, TaskId
+from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.visits import PageVisit
@@ -40,7 +41,12 @@ def earn_page(visit: PageVisitor, task: TaskId) -> Response:
     def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
         found = show(unit.task(task), caller)
         document = views.one_task(unit, caller, task)
-        return {"task": document, "card": found.card, "offer": _offer(found, document)}
+        return {
+            "task": document,
+            "card": found.card,
+            "offer": _offer(found, document),
+            "incentive": incentive(found.card),
+        }
 
     return page(visit, "earn.html", table=epsilon_table(), **visit.read(read))
 
@@ -84,10 +90,18 @@ def own_page(visit: Owner, before: Before = "") -> Response:
 
 
 _EXIT_WORDS: dict[ExitReason, str] = {
-    "left": "withdrawn",
-    "missed": "missed a tick",
-    "declined": "declined",
-    "unsigned": "not signed in time",
+    "left": "you left the task",
+    "missed": "your device missed a tick",
+    "declined": "your device declined the terms",
+    "unsigned": "your device did not sign in time",
+}
+_EXIT_REASONS: dict[ExitReason, str] = {
+    "left": "You left the task before it was settled.",
+    "missed": "Your device did not reply to tick {tick}; a missed tick counts as zero from then "
+    "on. Keep it running (fedbourse device run) while a task is announced.",
+    "declined": "Your device declined the terms, and the price was discovered again without you.",
+    "unsigned": "Your device did not sign the terms in time, and the price was discovered again "
+    "without you.",
 }
 
 
@@ -117,6 +131,7 @@ def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str
         "spent": 0.0 if budget is None else budget * answered / rounds,
         "erased": line is not None and budget is None,
         "words": _EXIT_WORDS[gone.reason] if gone else _words(task, line, plan),
+        "reason": _EXIT_REASONS[gone.reason].format(tick=gone.tick) if gone else "",
     }
 
 

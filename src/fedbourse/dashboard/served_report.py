@@ -16,6 +16,7 @@ import numpy as np
 from fedbourse.errors import Conflict
 from fedbourse.game import ACCURACY_MODELS, Accuracy
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log_summary import summary
 from fedbourse.market.offers import training_of
 from fedbourse.market.service import escrow, show
 from fedbourse.privacy.zcdp import DELTA, epsilon, whole_owner
@@ -25,6 +26,7 @@ from fedbourse.wire.messages import privacy_terms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedbourse.market.log_summary import LogSummary
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.task import Line, Task
@@ -50,8 +52,8 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
     """Return what happened in a task that has ended, as far as the reader may know it."""
     task = show(unit.task(task_id), caller)
     events = unit.events(task.id, limit=10 * task.card.rounds + 1000)
-    bodies = {event.kind: event.body for event in events}
-    if task.state not in ENDED or "training" not in bodies:
+    log = summary((event.kind, event.at_ms, event.body) for event in events)
+    if task.state not in ENDED or log.signed is None or log.settlement is None:
         raise Conflict(
             f"a report needs a trade that was trained and has ended; this task is {task.state}"
         )
@@ -65,7 +67,6 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
         if event.kind == "round"
     ]
     offers = [each.body["offer"] for each in events if each.kind in ("announced", "ticked")]
-    declined = bodies["training"]["declined"]
     return {
         "version": __version__,
         "origin": {
@@ -76,23 +77,26 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
         },
         "card": asdict(task.card) | {"digest": task.card.digest},
         "interested": task.interested,
-        "participants": bodies["training"]["signed"],
-        "declined": [_declined(declined)] if declined else [],
+        "participants": log.signed,
+        "declined": [_struck_out(log.struck_out)] if log.struck_out else [],
+        "out": log.out_counts,
+        "restarts": log.restarts,
         "reward_method": offers[0]["method"],
         "weight": None,
+        "settlement": log.settlement.words,
         "regret": None,
         "announcements": [*(each["total_budget"] for each in offers), task.total_budget],
-        "total_budget": bodies["settled"]["total_budget"],
+        "total_budget": log.settlement.total_budget,
         "delta": DELTA,
         "whole_owner_budget": whole_owner(max(budgets), samples=task.card.samples)
         if budgets and _sees_all(caller)
         else None,
         "owners": shown or None,
         "owners_left_out": max(0, len(trained) - OWNERS_SHOWN),
-        "owners_hidden": bodies["training"]["signed"] - len(trained) if shown else 0,
+        "owners_hidden": log.signed - len(trained) if shown else 0,
         "rounds": rounds,
         "accuracy": _accuracy(task, trained if _sees_all(caller) else ()),
-        "money": _money(unit, task, bodies),
+        "money": _money(unit, task, log),
         "transfers": _transfers(unit, task) if _sees_all(caller) else None,
         "unknown": [_NO_ACCURACY, _NO_VALUES, *([] if shown else [_NO_LINES])],
     }
@@ -156,17 +160,17 @@ def _accuracy(task: Task, trained: Sequence[Line]) -> Document:
     }
 
 
-def _money(unit: Unit, task: Task, bodies: Document) -> Document:
+def _money(unit: Unit, task: Task, log: LogSummary) -> Document:
     """Return where the reward went, all of which the public log says."""
     reward = task.reward or 0
-    end = bodies[task.state.value]
-    refunded = bodies["training"]["declined_micro"] + end["refunded_micro"]
     held = unit.balance(escrow(task.id))
     return {
         "reward_micro": reward,
         "payments_micro": reward,
-        "earned_micro": reward - refunded - held,
-        "refunded_micro": refunded,
+        "released_micro": log.released_micro,
+        "earned_micro": reward - log.refunded_micro - log.fund_micro - held,
+        "refunded_micro": log.refunded_micro,
+        "fund_micro": log.fund_micro,
         "escrow_micro": held,
         "transfers": _count(unit, escrow(task.id)),
     }
@@ -185,6 +189,6 @@ def _transfers(unit: Unit, task: Task) -> list[Document]:
     ]
 
 
-def _declined(count: int) -> str:
+def _struck_out(count: int) -> str:
     who = "one owner" if count == 1 else f"{count} owners"
-    return f"{who} did not sign the terms; that pay went back to the buyer"
+    return f"{who} did not sign the terms; the price was discovered again without them"

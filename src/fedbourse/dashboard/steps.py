@@ -1,104 +1,37 @@
 """The steps of a task that its buyer takes: what each would do, shown first, and then done.
 
-What a step would move is found by taking it in a transaction that is undone: the page and the step
-cannot disagree. What may happen when is said by ``market.lifecycle`` alone.
+What may happen when is said by ``market.lifecycle`` alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import Field
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.dashboard.forms import Form, InvalidForm
+from fedbourse.dashboard.forms import InvalidForm
 from fedbourse.dashboard.pages import page, redirect
+from fedbourse.dashboard.step_previews import STEPS, Confirm, preview
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import buying, training, views
-from fedbourse.market.accounts import visible_escrow
-from fedbourse.market.lifecycle import Command, after
-from fedbourse.market.service import escrow, role_of, show
+from fedbourse.market import views
+from fedbourse.market.lifecycle import after
+from fedbourse.market.service import role_of
 from fedbourse.market.task import State
 from fedbourse.units import credits_text
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
+from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fedbourse.dashboard.visits import PageVisit
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
-    from fedbourse.market.service import Market
     from fedbourse.market.task import Task
 
 router = APIRouter()
 Stepper = Annotated[KnownPageVisit, Depends(signed_in("buyer", "operator"))]
 StepName = Literal["open", "announce", "train", "cancel"]
-_REASON_MAX = 400
-
-
-@dataclass(frozen=True)
-class Step:
-    """Something that a buyer does to a task."""
-
-    command: Command
-    label: str
-    confirm: str
-    take: Callable[[Market, Unit, Caller, str], Task]
-
-
-STEPS: dict[str, Step] = {
-    "open": Step(Command.OPEN, "Publish it", "Publish the task", buying.open_task),
-    "announce": Step(
-        Command.ANNOUNCE, "Announce the reward", "Hold the reward and announce it", buying.announce
-    ),
-    "train": Step(Command.TRAIN, "Start training", "Start training", training.start),
-    "cancel": Step(Command.CANCEL, "Cancel the task", "Cancel the task", buying.cancel),
-}
-
-
-@dataclass(frozen=True)
-class Move:
-    """Money on its way."""
-
-    source: str
-    target: str
-    micro: int
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a step would do."""
-
-    refusal: str = ""
-    """Why it cannot be taken now; empty where it can."""
-    moves: tuple[Move, ...] = ()
-    balance: int = 0
-    balance_after: int = 0
-    escrow: int = 0
-    escrow_after: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What the log would say of it."""
-
-    @property
-    def taken(self) -> int:
-        """What would leave the buyer's account."""
-        return max(0, self.balance - self.balance_after)
-
-
-class Confirm(Form):
-    """That a step was looked at, and is wanted."""
-
-    shown_micro: Annotated[int, Field(ge=0)]
-    """What the page said would leave the account."""
-    reason: Annotated[str, Field(max_length=_REASON_MAX)] = ""
-
-
-class _UndoneError(Exception):
-    """Ends a transaction that only tried something out."""
 
 
 @router.get("/tasks/{task}/steps/{step}")
@@ -118,10 +51,7 @@ def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
     def command(unit: Unit, caller: Caller) -> object:
         buyer = unit.task(task).buyer
         before = unit.balance(buyer)
-        if step == "cancel":
-            done = buying.cancel(visit.market, unit, caller, task, reason=form.reason)
-        else:
-            done = STEPS[step].take(visit.market, unit, caller, task)
+        done = STEPS[step].take(visit.market, unit, caller, task, form)
         taken = before - unit.balance(buyer)
         if taken > form.shown_micro:
             raise Conflict(
@@ -148,10 +78,12 @@ def _step_page(
     wrong: InvalidForm | None = None,
     status: int = 200,
 ) -> Response:
-    task, found = preview(visit, task_id, step)
+    task, seen = preview(visit, task_id, step)
     errors = {} if wrong is None else wrong.errors
     if wrong is not None and set(errors) != {"reason"}:
         error = str(wrong)
+    if step == "open" and task.card.vesting == "upfront" and error:
+        errors = errors | {"confirm_upfront": "confirm this to publish the task"}
     return page(
         visit,
         "step.html",
@@ -159,8 +91,10 @@ def _step_page(
         task=task,
         card=task.card,
         step=step,
-        known=STEPS[step],
-        found=found,
+        action=STEPS[step],
+        preview=seen,
+        fund=visit.market.fund if task.state is State.DRAFT else _pinned_fund(visit, task),
+        incentive=incentive(task.card),
         error=error,
         errors=errors,
         values={} if wrong is None else wrong.values,
@@ -168,60 +102,11 @@ def _step_page(
     )
 
 
-def preview(visit: KnownPageVisit, task_id: str, step: str) -> tuple[Task, Preview]:
-    """Take a step, look at what it did, and undo it."""
-    known, market, caller = STEPS[step], visit.market, visit.caller
-    found = Preview()
-    with visit.service.store.begin() as unit:
-        task = show(unit.task(task_id, lock="change"), caller)
-        role_of(caller, task)
-        held, kept = int(unit.balance(task.buyer)), int(visible_escrow(unit, caller, task))
-        hidden = kept - int(unit.balance(escrow(task.id)))
-        try:
-            with unit.savepoint():
-                known.take(market, unit, caller, task.id)
-                found = _difference(unit, task, held, kept, hidden)
-                raise _UndoneError
-        except _UndoneError:
-            pass
-        except NotAllowed:
-            raise
-        except FedbourseError as error:
-            if error.http_status >= 500:
-                raise
-            found = Preview(
-                refusal=str(error), balance=held, balance_after=held, escrow=kept, escrow_after=kept
-            )
-    return task, found
-
-
-def _difference(unit: Unit, task: Task, held: int, kept: int, hidden: int) -> Preview:
-    """Return what a step that was just taken has moved.
-
-    What the open round's answers have earned is hidden: a cancellation, which alone can be taken
-    then, is shown as if it gave that back as well.
-    """
-    held_after = int(unit.balance(task.buyer)) + hidden
-    kept_after = int(unit.balance(escrow(task.id)))
-    to_owners = (held - held_after) + (kept - kept_after)
-    moves = (
-        Move("account", "escrow", held - held_after),
-        Move("escrow", "owners", to_owners),
-        Move("escrow", "account", held_after - held),
+def _pinned_fund(visit: KnownPageVisit, task: Task) -> dict[str, str]:
+    shown: dict[str, str] = visit.read(
+        lambda unit, caller: views.published_card(visit.market, unit, caller, task.id)["fund"]
     )
-    facts: dict[str, Any] = {}
-    for event in unit.events(task.id, after=task.last_sequence, limit=10):
-        facts |= event.body
-    if hidden:
-        facts["refunded_micro"] += hidden
-    return Preview(
-        moves=tuple(move for move in moves if move.micro > 0),
-        balance=held,
-        balance_after=held_after,
-        escrow=kept,
-        escrow_after=kept_after,
-        facts=facts,
-    )
+    return shown
 
 
 def steps_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
@@ -239,7 +124,7 @@ def steps_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
     for name, step in STEPS.items():
         try:
             after(task.state, step.command, by=role)
-            why = ""
+            why = _unsigned(unit, task) if name == "train" else ""
         except (Conflict, NotAllowed) as error:
             why = str(error)
         found.append({"name": name, "label": step.label, "why": why})
@@ -253,7 +138,7 @@ def _waiting(unit: Unit, task: Task) -> dict[str, int]:
     if task.state is State.OPEN:
         return {"interested": unit.count_interests(task.id)}
     if task.state is State.ANNOUNCED:
-        return {"planned": unit.count_replies(task.id, task.tick)}
+        return {"replies": unit.count_replies(task.id, task.tick), "asked": task.asked}
     if task.state is State.SETTLED:
         return {
             "offered": unit.count_lines(task.id, state="offered"),
@@ -261,3 +146,12 @@ def _waiting(unit: Unit, task: Task) -> dict[str, int]:
             "declined": unit.count_lines(task.id, state="declined"),
         }
     return {}
+
+
+def _unsigned(unit: Unit, task: Task) -> str:
+    """Say why training cannot start yet; nothing where all have signed."""
+    waiting = unit.count_lines(task.id) - unit.count_lines(task.id, state="signed")
+    if not waiting:
+        return ""
+    who = "1 owner has" if waiting == 1 else f"{waiting} owners have"
+    return f"training needs the signatures of all; {who} not signed"

@@ -14,14 +14,15 @@ from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
 from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
 from fedbourse.market import views
+from fedbourse.market.log_summary import summary_of
 from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
+from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
-    from fedbourse.market.task import Task
 
 router = APIRouter()
 _PARTS = (steps_part, live_part, owner_part)
@@ -38,7 +39,9 @@ def task_page(visit: PageVisitor, task: TaskId) -> Response:
         context = {
             "task": views.one_task(unit, caller, task) | {"reward": promised(found)},
             "card": found.card,
-            "totals": _totals(unit, found),
+            "log": summary_of(unit, task),
+            "fund": views.published_card(visit.market, unit, caller, task)["fund"],
+            "incentive": incentive(found.card),
             "is_buyer": caller is not None and caller.party == found.buyer,
         }
         for part in _PARTS:
@@ -46,16 +49,3 @@ def task_page(visit: PageVisitor, task: TaskId) -> Response:
         return context
 
     return page(visit, "task.html", states=_LIFE, **visit.read(read))
-
-
-def _totals(unit: Unit, task: Task) -> dict[str, Any]:
-    """Return the numbers of a task's public log: who planned, signed, answered."""
-    found: dict[str, Any] = {}
-    for event in unit.events(task.id, limit=10 * task.card.rounds + 1000):
-        if event.kind == "settled":
-            found |= {"plans": event.body["plans"], "sold": event.body["total_budget"]}
-        elif event.kind == "training":
-            found |= {"signed": event.body["signed"], "declined": event.body["declined"]}
-        elif event.kind in ("completed", "cancelled"):
-            found |= {"ended_ms": event.at_ms, "reason": event.body.get("reason", "")}
-    return found

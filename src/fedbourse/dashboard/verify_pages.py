@@ -38,16 +38,19 @@ TITLES = {
     "log": "The log is whole",
     "life cycle": "Every step was allowed",
     "reward": "The reward follows from the card",
-    "totals": "The announced totals follow from the plans",
+    "totals": "The announced totals follow from the replies",
     "interests": "Interests are what the log vouches for",
-    "plans": "Plans are what the log vouches for",
-    "last tick": "The last plans are those that counted",
+    "replies": "Replies to ticks are what the log vouches for",
+    "sums": "The sums of each tick follow from its replies",
+    "activity": "Every owner's replies obey the activity rule",
+    "settlement": "The task settled at the tick that the rule picks",
+    "plans": "Plans are the replies to that tick",
     "payments": "Payments are shared by the rule and sum to the reward",
     "lines": "Each owner's line is what the log vouches for",
     "terms": "Signed terms are those that were offered",
     "answers": "Answers are those that were counted",
     "vesting": "Everybody was paid what it earned",
-    "escrow": "What escrow held is what it gave, returned and still has",
+    "escrow": "What escrow held went to owners, the fund and the buyer by the rules",
     "own line": "Your line is in the log",
     "own payment": "Your pay follows from your budget",
     "own earnings": "You were paid for the rounds that you answered",
@@ -151,7 +154,7 @@ def _task_size(unit: Unit, caller: Caller, task: Task) -> int:
         return events
     owners = unit.count_interests(task.id)
     signed = unit.count_lines(task.id, state="signed")
-    return events + 3 * owners + 2 * signed * task.round
+    return events + (2 + len(task.totals)) * owners + 2 * signed * task.round
 
 
 def _task_records(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any]:

@@ -24,11 +24,11 @@ _SPANS = (
 STATE_WORDS = {
     "draft": "not published yet",
     "open": "owners say whether they are interested",
-    "announced": "owners plan what they sell",
+    "announced": "owners reply to announced totals",
     "settled": "owners sign their terms",
     "training": "devices answer round by round",
     "completed": "the model is trained and everybody is paid",
-    "cancelled": "ended early; what nobody earned went back to the buyer",
+    "cancelled": "ended early; the pay of rounds that were not closed went back to the buyer",
 }
 
 

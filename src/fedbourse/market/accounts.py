@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedbourse.errors import InvalidInput, NotAllowed
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market.parties import party
-from fedbourse.market.service import escrow, show
+from fedbourse.market.service import FUND, escrow, show
 from fedbourse.market.task import Payout, State
 from fedbourse.units import MicroCredits, whole_number
 from fedbourse.wire.plain_text import plain_text
@@ -88,8 +88,11 @@ def hand_over(market: Market, store: Store, payments: Payments, *, limit: int = 
 
 
 def may_see(caller: Caller, account: str) -> None:
-    """Refuse to show an account to anybody but its party, the operator and auditors."""
-    if caller.party != account:
+    """Refuse to show an account to anybody but its party, the operator and auditors.
+
+    The fund is everybody's to see: what went into it is in the tasks' public logs.
+    """
+    if account not in (caller.party, FUND):
         caller.require("operator", "auditor")
 
 

@@ -15,6 +15,7 @@ from fedbourse.market.service import enough, escrow, role_of, taken
 from fedbourse.market.task import State, Task
 from fedbourse.market.unearned import empty_escrow
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
+from fedbourse.wire.incentives import UPFRONT_INCENTIVE
 from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
@@ -66,9 +67,8 @@ def open_task(
     task = taken(unit, caller, task_id, Command.OPEN)
     if task.card.vesting == "upfront" and not confirm_upfront:
         raise Conflict(
-            "the card pays all of the reward before round 0: an owner that then delivers nothing "
-            "keeps its pay; confirm that you accept this (confirm_upfront), or change the card to "
-            "vesting by-round"
+            f"{UPFRONT_INCENTIVE}; confirm that you accept this (confirm_upfront, on the command "
+            "line --confirm-upfront), or use a card with vesting by-round"
         )
     reserve = micro_credits_of(task.card.reserve)
     _reserve(market, unit, task, reserve)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import log
 from fedbourse.market.accounts import visible_escrow
+from fedbourse.market.log_summary import summary_of
 from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import escrow, show, was_opened
 from fedbourse.market.task import State
@@ -84,6 +85,21 @@ def one_task(unit: Unit, caller: Caller | None, task_id: str) -> Document:
     if task.state is State.OPEN:
         document["interested"] = unit.count_interests(task.id)
     return document
+
+
+def published_card(market: Market, unit: Unit, caller: Caller | None, task_id: str) -> Document:
+    """Return a task's card with its hash, and the fund as it was pinned when the task opened.
+
+    Of a task that was never opened it is the fund as the market publishes it now.
+    """
+    task = show(unit.task(task_id), caller)
+    first = unit.events(task.id, limit=2)
+    pinned = [event.body["fund"] for event in first if event.kind == "opened"]
+    return {
+        "card": task.card.document,
+        "digest": task.card.digest,
+        "fund": pinned[0] if pinned else market.fund,
+    }
 
 
 def _is_buyer(caller: Caller | None, task: Task) -> bool:
@@ -215,6 +231,7 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     counts = {
         state: unit.count_lines(task.id, state=state) for state in ("offered", "signed", "declined")
     }
+    log_summary = summary_of(unit, task.id)
     rounds = [
         event.body
         for event in unit.events(task.id, limit=10 * task.card.rounds + 1000)
@@ -224,6 +241,9 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
         **task_document(task),
         "card_document": task.card.document,
         "participants": counts,
+        "settlement": log_summary.settlement and asdict(log_summary.settlement),
+        "out": log_summary.out_counts,
+        "restarts": log_summary.restarts,
         "money_micro": money | {"escrow": left},
         "refused_answers": _totals(unit.refused_answers(task.id)),
         "rounds_closed": rounds,

@@ -32,7 +32,8 @@ router = APIRouter(route_class=StrictRoute, tags=["accounts"])
 def show_account(visit: Known, party: Account) -> Response:
     """Say what an account holds, to its party, the operator and auditors.
 
-    A task's escrow is shown to its buyer too: as it was when the last round closed.
+    A task's escrow is shown to its buyer too: as it was when the last round closed. The fund is
+    shown to everybody.
     """
 
     def balance(unit: Unit, caller: Caller) -> object:

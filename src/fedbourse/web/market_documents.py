@@ -23,6 +23,25 @@ class Limits(Body):
     answer_bytes_max: int
 
 
+FUND: dict[str, str] = {"account": "fund", "pays_to": "the data protection charity of the town"}
+
+
+class Fund(Body):
+    """Where the pay goes of rounds that were not delivered. No request takes money out of it."""
+
+    model_config = example(**FUND)
+    account: str
+    pays_to: str
+    """Whom it is paid out to, in the operator's words."""
+
+
+class FundFacts(Fund):
+    """The fund, and what it holds."""
+
+    model_config = example(**FUND, balance_micro=5_000)
+    balance_micro: int
+
+
 class MarketFacts(Body):
     """What a market says of itself."""
 
@@ -30,12 +49,14 @@ class MarketFacts(Body):
         name="fedbourse",
         version="0.4.0",
         public_key=KEY,
+        fund={**FUND, "balance_micro": 5_000},
         limits={"json_bytes_max": 1_048_576, "answer_bytes_max": 8_004_096},
     )
     name: str
     version: str
     public_key: str
     """The key that the market signs terms and receipts with; pin it."""
+    fund: FundFacts
     limits: Limits
 
 

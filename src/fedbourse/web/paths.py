@@ -17,8 +17,8 @@ RoundNumber = Annotated[int, Path(ge=0, le=1_000_000, description="A round, coun
 Account = Annotated[
     str,
     Path(
-        pattern=f"^({_PARTY}|escrow:[0-9a-f]{{24}}|outside)$",
-        description="A party, or escrow:TASK.",
+        pattern=f"^({_PARTY}|escrow:[0-9a-f]{{24}}|fund|outside)$",
+        description="A party, escrow:TASK, or fund.",
         examples=["buyer:acme"],
     ),
 ]

@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.service import show
+from fedbourse.market.service import FUND, show
 from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
 from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
-from fedbourse.web.market_documents import Health, Limits, MarketFacts, Me
+from fedbourse.web.market_documents import FundFacts, Health, Limits, MarketFacts, Me
 from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paths import (  # noqa: TC001 - as above
     AfterEvent,
@@ -69,12 +69,15 @@ def health(service: Behind) -> Health:
 
 @router.get("/market", operation_id="market", tags=["market"], openapi_extra={"security": []})
 def market(service: Behind) -> MarketFacts:
-    """Say which market this is, and by which key it is known."""
+    """Say which market this is, by which key it is known, and what its fund holds."""
     settings = service.settings
+    with service.store.read() as unit:
+        held = unit.balance(FUND)
     return MarketFacts(
         name=settings.name,
         version=__version__,
         public_key=service.market.key.public,
+        fund=FundFacts(**service.market.fund, balance_micro=held),
         limits=Limits(
             json_bytes_max=settings.json_bytes_max, answer_bytes_max=settings.answer_bytes_max
         ),
@@ -142,13 +145,9 @@ async def show_task(
     openapi_extra=ANYBODY,
 )
 def show_card(visit: Visitor, task: TaskId) -> Response:
-    """Show a task's card, and the hash that the first message of a trade refers to."""
-
-    def card(unit: Any, caller: Any) -> object:
-        found = show(unit.task(task), caller).card
-        return {"card": found.document, "digest": found.digest}
-
-    return visit.read(card)
+    """Show a task's card, the hash that the first message of a trade refers to, and the fund."""
+    market = visit.service.market
+    return visit.read(lambda unit, caller: views.published_card(market, unit, caller, task))
 
 
 @router.get(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fedbourse.market.task import State  # noqa: TC001 - pydantic reads them
 from fedbourse.web import cards
 from fedbourse.web.bodies import HASH, MS, TASK, Body, example
+from fedbourse.web.market_documents import FUND, Fund
 
 _TASK: dict[str, Any] = {
     "task": TASK,
@@ -35,10 +36,23 @@ _EVENT: dict[str, Any] = {
     "sequence": 1,
     "kind": "opened",
     "at_ms": MS,
-    "body": {"deadline_ms": MS + 86_400_000, "state": "open"},
+    "body": {
+        "deadline_ms": MS + 86_400_000,
+        "reserved_micro": 10_000_000,
+        "fund": FUND,
+        "state": "open",
+    },
     "previous": HASH,
     "hash": HASH,
 }
+_SETTLEMENT: dict[str, Any] = {
+    "tick": 5,
+    "converged": True,
+    "regret_bound": 1e-9,
+    "total_budget": 1.49,
+    "owners": 22,
+}
+_OUT = {"left": 0, "missed": 1, "struck_out": 1}
 
 
 class TaskDocument(Body):
@@ -85,11 +99,13 @@ class TaskPage(Body):
 
 
 class PublishedCard(Body):
-    """A card and its hash."""
+    """A card, its hash, and the fund that its unearned pay may go to."""
 
-    model_config = example(card=cards.FULL_EXAMPLE, digest=HASH)
+    model_config = example(card=cards.FULL_EXAMPLE, digest=HASH, fund=FUND)
     card: cards.CardDocument
     digest: str
+    fund: Fund
+    """As it was pinned in the log when the task opened; of a draft, as it is now."""
 
 
 class EventDocument(Body):
@@ -118,10 +134,38 @@ class EventPage(Body):
 class Participants(Body):
     """How many lines are in each state."""
 
-    model_config = example(offered=0, signed=22, declined=2)
+    model_config = example(offered=0, signed=22, declined=0)
     offered: int
     signed: int
     declined: int
+
+
+class SettlementDocument(Body):
+    """Where price discovery ended."""
+
+    model_config = example(**_SETTLEMENT)
+    tick: int
+    """The lowest announced total whose replies sum to at most it."""
+    converged: bool
+    """Whether P had converged; otherwise the task settled by rule."""
+    regret_bound: float
+    """The most that an owner could gain by another budget while the others keep theirs, credits."""
+    total_budget: float
+    """rho that is sold, by all owners together."""
+    owners: int
+    """How many have terms."""
+
+
+class OutCounts(Body):
+    """How many owners are out of a task, by the reason."""
+
+    model_config = example(**_OUT)
+    left: int
+    """By their own wish."""
+    missed: int
+    """They did not reply to a tick."""
+    struck_out: int
+    """They declined their terms, or did not sign them in time."""
 
 
 class Money(Body):
@@ -131,14 +175,17 @@ class Money(Body):
         held=10_000_000, released=0, refunded=0, fund=5_000, earned=95_000, escrow=9_900_000
     )
     held: int
-    """The reward."""
+    """The reward; before it is announced, what was reserved."""
     released: int
     """What was reserved beyond the reward, and went back when it was announced."""
     refunded: int
+    """What went back to the buyer at the end."""
     fund: int
     """The pay of rounds that were not delivered."""
     earned: int
+    """What owners were paid."""
     escrow: int
+    """What is still held."""
 
 
 class TaskReport(TaskDocument):
@@ -147,7 +194,10 @@ class TaskReport(TaskDocument):
     model_config = example(
         **_TASK,
         card_document=cards.FULL_EXAMPLE,
-        participants={"offered": 0, "signed": 22, "declined": 2},
+        participants={"offered": 0, "signed": 22, "declined": 0},
+        settlement=_SETTLEMENT,
+        out=_OUT,
+        restarts=1,
         money_micro={
             "held": 10_000_000,
             "released": 0,
@@ -161,6 +211,10 @@ class TaskReport(TaskDocument):
     )
     card_document: cards.CardDocument
     participants: Participants
+    settlement: SettlementDocument | None
+    out: OutCounts
+    restarts: int
+    """How often the price was discovered again without owners who were struck out."""
     money_micro: Money
     refused_answers: dict[str, int]
     """How many answers earned nothing, by reason."""

@@ -107,7 +107,7 @@ def train_task(visit: Known, task: TaskId, body: Nothing | None = None) -> Respo
     openapi_extra=TOKEN,
 )
 def cancel_task(visit: Known, task: TaskId, body: Cancellation | None = None) -> Response:
-    """End a task before its time; what is not earned goes back to the buyer."""
+    """End a task before its time; the pay of rounds that were not closed goes to the buyer."""
     reason = body.reason if body else ""
     return _move(
         visit,

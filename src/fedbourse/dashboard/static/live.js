@@ -1,7 +1,7 @@
 // A task as it happens: the market's events move the page; what broke off is taken up again.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
-  const KINDS = ["opened", "announced", "ticked", "last-tick", "settled", "training", "round", "completed", "cancelled"];
+  const KINDS = ["opened", "announced", "ticked", "last-tick", "settled", "restarted", "signed", "training", "round", "completed", "cancelled"];
   const PAUSE_MS = 1000;
   const RETRY_MS = 3000;
   const QUIET_MS = 5000;
@@ -94,7 +94,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }),
     page: paced(async () => {
       const page = await parsed(location.pathname);
-      for (const part of ["main > .page-head", "main > .steps", "main > .facts"]) swap(page, part);
+      for (const part of ["main > .page-head", "main > .steps", "main > .facts", "#task-notices"]) swap(page, part);
       // Not while somebody reads or tabs there.
       if (!document.getElementById("buyer-actions")?.contains(document.activeElement)) swap(page, "#buyer-actions");
       if (live.dataset.began !== "1" && page.getElementById("live")?.dataset.began === "1") {

@@ -1,0 +1,81 @@
+"""``fedbourse task card``: an example of a task card, to start from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+from fedbourse.cli.server_options import OUTPUT, check_writable, plain, print_line, write_bytes
+
+_PAY, _SETTLEMENT = (Group.create_ordered(name) for name in ("Pay", "Settlement"))
+
+
+def card(
+    *,
+    data: str | None = None,
+    vesting: Annotated[Literal["by-round", "upfront"], Parameter(group=_PAY)] = "by-round",
+    unearned: Annotated[Literal["fund", "refund", "share"], Parameter(group=_PAY)] = "fund",
+    cost: Annotated[Literal["convex", "linear"], Parameter(group=_SETTLEMENT)] = "convex",
+    min_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
+    min_total_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
+    review_s: Annotated[float, Parameter(group=_SETTLEMENT)] = 600.0,
+    out: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+) -> None:
+    """Write an example of a task card, to start from, and say what its rules of pay invite.
+
+    Examples:
+
+        fedbourse task card --out card.json
+
+        fedbourse task card --data flights.csv:late --min-total-budget 0.5 --out card.json
+
+    Parameters
+    ----------
+    data
+        Records of your own, FILE[:LABEL_COLUMN] or a name that fedbourse train knows: the card then
+        has their columns by name, and the numbers that scale them, so that owners' devices find the
+        same columns in their own tables.
+    vesting
+        by-round: pay follows delivered rounds. upfront: all of it before round 0; an owner that
+        then delivers nothing keeps all of its pay.
+    unearned
+        Where the pay goes of rounds that a device does not deliver: to a fund that no party of the
+        task controls; back to you (refund), which owners read as an invitation to shills of yours;
+        or to the owners who delivered (share), which invites shills of theirs.
+    cost
+        What owners' replies to ticks must be explained by: any convex cost, or a linear one.
+    min_budget
+        The smallest budget that is bought from an owner, in rho.
+    min_total_budget
+        The task is cancelled if all budgets together are below this, in rho.
+    review_s
+        How many seconds you have to look, and still cancel, once all owners have signed.
+    out
+        The file to write to, in place of standard output.
+    """
+    from fedbourse.bootstrap.example_card import example_card
+    from fedbourse.wire.incentives import incentive_of
+
+    document = example_card(
+        data,
+        vesting=vesting,
+        unearned=unearned,
+        cost=cost,
+        min_budget=min_budget,
+        min_total_budget=min_total_budget,
+        review_s=review_s,
+    )
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    rules = f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}"
+    if out is None:
+        print(text, end="")
+        print(plain(rules), file=sys.stderr)
+    else:
+        check_writable(out, new=not out.exists() or out.is_file())
+        write_bytes(out, text.encode())
+        print_line(f"an example card is in {out}")
+        print_line(rules)
