@@ -1,6 +1,7 @@
 """An agent that was ended anywhere, or is asked twice, goes on as if nothing had happened."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from agent.malicious_market import CARD, PAYMENT, ROUNDS, TASK, malicious_market, problem
 from agent.owners import Data, answered, followed, joined
-from fedbourse.agent import Agent, DeviceSettings, Wish
+from fedbourse.agent import Agent, DeviceSettings, FileData, Wish
 from fedbourse.agent.answering import Answering
 from fedbourse.errors import Conflict, Refused, Unreachable
 from fedbourse.wire.card import TaskCard
@@ -75,8 +76,11 @@ def test_what_an_applications_data_source_raises_comes_out_of_run(tmp_path: Path
 
 
 def test_one_task_that_does_not_fit_hides_no_other(tmp_path: Path) -> None:
-    big = TaskCard.of({**CARD.document, "samples": 5000})
-    with malicious_market(card=big) as first, malicious_market() as second:
+    layout = {"columns": [{"name": "income"}], "label": "label"}
+    other = TaskCard.of({**CARD.document, "layout": layout})
+    table = tmp_path / "own.csv"
+    table.write_text("x,label\n" + "0.5,1\n-0.5,0\n" * 20)
+    with malicious_market(card=other) as first, malicious_market() as second:
         told: list[dict[str, Any]] = []
 
         def hear(event: dict[str, Any]) -> None:
@@ -84,7 +88,8 @@ def test_one_task_that_does_not_fit_hides_no_other(tmp_path: Path) -> None:
             if event["event"] == "ended":
                 agent.stop.set()
 
-        with Agent.create(tmp_path / "device", SETTINGS, data=Data(), on_event=hear) as agent:
+        source = FileData(str(table))
+        with Agent.create(tmp_path / "device", SETTINGS, data=source, on_event=hear) as agent:
             agent.enrol(first.url, "fbe_token")
             agent.enrol(second.url, "fbe_token")
             timer = threading.Timer(20, agent.stop.set)
@@ -142,3 +147,27 @@ def test_a_device_that_ignores_what_it_risks_would_be_seen(
         outcome = followed(folder, Data(), until=lambda told: told["event"] == "ended")
         assert len(market.left) == ROUNDS  # where a right device stops after one
         assert "unpaid" not in outcome.reasons
+
+
+def test_joining_looks_at_no_record(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        data = Data(forbidden=True)
+        with Agent.create(tmp_path / "device", SETTINGS, data=data) as agent:
+            agent.enrol(market.url, "fbe_token")
+            assert agent.join(TASK).state == "joined"
+
+
+def test_a_round_that_was_begun_in_time_is_answered_however_long_reading_takes(
+    tmp_path: Path,
+) -> None:
+    class Slow(Data):
+        def __call__(self, card: object) -> tuple[Any, Any]:
+            time.sleep(0.3)
+            return super().__call__(card)
+
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.cheats["headers"] = lambda headers: headers | {"Fedbourse-Left-Ms": "200"}
+        outcome = followed(folder, Slow(), until=lambda told: told["event"] == "ended")
+        assert sorted(market.left) == list(range(ROUNDS))
+        assert not outcome.reasons

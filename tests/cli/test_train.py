@@ -138,16 +138,34 @@ def test_an_owner_agrees_on_its_own_machine(
     assert [account.charged for account in device.accounts()] == [1]
 
 
-def test_an_owner_cannot_agree_beyond_its_cap_or_without_enough_records(
+def test_an_owner_cannot_agree_beyond_its_cap_or_without_the_columns(
     agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, path, agree = agreed
     assert main([*agree, "--budget", "1.5"]) == 6
     assert "does not fit under the lifetime cap of 1" in capsys.readouterr().err
-    (path / "ann.csv").write_text("age,dose,ill\n1,2,0\n2,1,1\n3,1,1\n1,4,0\n")
+    (path / "ann.csv").write_text("age,weight,ill\n1,2,0\n")
     assert main([*agree, "--budget", "0.5"]) == 2
-    assert "asks for 60 records" in capsys.readouterr().err
+    assert "must have one column 'dose'; it has age, weight, ill" in capsys.readouterr().err
     assert FlowerDevice(path / "device").accounts() == []
+
+
+@pytest.mark.parametrize("rows", ["", "1,2,0\n2,1,1\nx,1,1\n", "1,2,7\n" * 90])
+def test_what_an_owner_tells_the_buyer_does_not_depend_on_its_records(
+    rows: str, agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, path, agree = agreed
+    (path / "ann.csv").write_text(f"age,dose,ill\n{rows}")
+    assert main([*agree, "--budget", "0.75"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == Member("ann", 0.75, recipe.terms(0.75).digest).document
+    fit = 2 if rows.startswith("1,2,0") else 0
+    assert f"{fit} of {rows.count(chr(10))} records fit" in printed.err
+    assert "stays on this machine" in printed.err
+    answer = FlowerDevice(path / "device").answer(
+        task=recipe.task, terms=recipe.terms(0.75).digest, round=0, model=np.zeros(3).tobytes()
+    )
+    assert len(answer) == 24
 
 
 def test_a_roster_makes_a_job_for_flwr_run(

@@ -303,7 +303,7 @@ class MarketWorld(World):
 
         def data(card: TaskCard) -> Any:
             self.read.append(seat)
-            return part
+            return part.features, part.labels
 
         options |= {
             "data": data,

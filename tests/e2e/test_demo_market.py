@@ -137,17 +137,17 @@ def test_the_buyer_has_records_of_its_own_with_every_column_and_label() -> None:
 
 def test_the_same_hours_each_time_and_a_card_that_does_not_fit_is_refused() -> None:
     ann = PEOPLE[0]
-    first, second = (demo_scenes.data_of(ann)(FINISHED.card) for _ in range(2))
+    first, second = (demo_scenes.SimulatedHours(ann)(FINISHED.card) for _ in range(2))
     assert np.array_equal(first[0], second[0])
     assert first[0].shape == (ann.hours, 8)
     plain = TaskCard.of(SMALL_CARD | {"layout": None})
-    features, labels = demo_scenes.data_of(ann)(plain)
+    features, labels = demo_scenes.SimulatedHours(ann)(plain)
     assert features.shape == (ann.hours, plain.features - 1)
     assert set(labels.tolist()) == {0.0, 1.0}
     layout = FINISHED.card.layout.document | {"label": "income"}
     other = TaskCard.of(FINISHED.card.document | {"layout": layout})
-    with pytest.raises(InvalidData, match="the card asks for 'income'; made-up hours have"):
-        demo_scenes.data_of(ann)(other)
+    with pytest.raises(InvalidData, match="the card asks for 'income'; simulated hours have"):
+        demo_scenes.SimulatedHours(ann).check_schema(other)
     wide = TaskCard.of(FINISHED.card.document | {"features": 20, "dimension": 20, "layout": None})
-    with pytest.raises(InvalidData, match="a made-up hour has 8 numbers; the card asks for 19"):
-        demo_scenes.data_of(ann)(wide)
+    with pytest.raises(InvalidData, match="a simulated hour has 8 numbers; the card asks for 19"):
+        demo_scenes.SimulatedHours(ann).check_schema(wide)

@@ -15,6 +15,7 @@ from fedbourse.agent import DeviceFolder, DeviceSettings
 from fedbourse.bootstrap.flower_client import app
 from fedbourse.bootstrap.flower_device import FlowerDevice, Study
 from fedbourse.bootstrap.train_recipe import Recipe
+from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines.flower import QUESTION
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
@@ -58,7 +59,7 @@ def make_device(
     device = FlowerDevice(path)
     terms = tuple(RECIPE.terms(rho) for rho in BUDGETS)
     study = None if study_seed is None else Study(study_seed, seat, terms)
-    records = federation().parts[seat]
+    records = DeviceRecords.of(federation().parts[seat])
     device.agree(RECIPE, budget, lambda: records, owner=f"owner-{seat}", study=study)
     return device
 

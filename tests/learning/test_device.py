@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.agent import SpendStore
-from fedbourse.errors import InvalidData, InvalidInput, Refused
+from fedbourse.errors import InvalidInput, Refused
 from fedbourse.learning.device import Device
+from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.models import model_named
 from fedbourse.learning.records import Records
 from fedbourse.privacy import ExactNoise, Filter, MemoryStore, NoNoise, SimulatedNoise, Terms
@@ -21,13 +22,13 @@ MODEL = model_named("logistic", features=2, classes=2)
 ZERO = bytes(16)
 
 
-def own_records(rows: int = TERMS.samples) -> Records:
+def own_records(rows: int = TERMS.samples) -> DeviceRecords:
     column = np.linspace(-1, 1, rows)
     features = np.column_stack([column, np.ones(rows)])
-    return Records(features, (column > 0).astype(float), 2)
+    return DeviceRecords.of(Records(features, (column > 0).astype(float), 2))
 
 
-def forbidden() -> Records:
+def forbidden() -> DeviceRecords:
     raise AssertionError("the data was touched")
 
 
@@ -115,24 +116,34 @@ class _Bad(Exception):
     """What an application's own data source raises."""
 
 
-def broken() -> Records:
+def broken() -> DeviceRecords:
     raise _Bad
 
 
-@pytest.mark.parametrize(
-    ("records", "error"),
-    [
-        (lambda: own_records(19), InvalidData),
-        (lambda: own_records(21), InvalidData),
-        (broken, _Bad),
-    ],
-)
-def test_bad_data_costs_nothing(records, error) -> None:
+def test_data_that_cannot_be_had_costs_nothing() -> None:
     guard = guarded()
-    with pytest.raises(error):
-        ask(device(guard, records))
+    with pytest.raises(_Bad):
+        ask(device(guard, broken))
     assert charged(guard) == 0
     assert len(ask(device(guard))) == 16  # and the round can still be answered
+
+
+def test_records_that_were_chosen_for_other_terms_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="divide by 20 records; the records were chosen for 19"):
+        ask(device(guarded(), lambda: own_records(19)))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 19, 20])
+def test_m_is_only_the_divisor(rows: int) -> None:
+    full = own_records().records
+    some = full.features[:rows], full.labels[:rows]
+
+    def few() -> DeviceRecords:
+        return DeviceRecords.choose(*some, classes=2, samples=TERMS.samples, secret=b"s")
+
+    answer = np.frombuffer(ask(device(guarded(), few, noise=NoNoise([TERMS]))), "<f8")
+    expected = (0.5 - some[1]) @ some[0] / TERMS.samples if rows else np.zeros(2)
+    assert answer == pytest.approx(expected, abs=1e-15)
 
 
 def test_a_failing_draw_is_charged_once_and_drawn_for_again() -> None:
@@ -155,7 +166,7 @@ def test_a_failing_draw_is_charged_once_and_drawn_for_again() -> None:
 def test_records_are_read_once() -> None:
     reads = []
 
-    def counted() -> Records:
+    def counted() -> DeviceRecords:
         reads.append(1)
         return own_records()
 
@@ -190,7 +201,7 @@ def test_a_restart_in_between_changes_nothing(tmp_path: Path) -> None:
 def test_answers_are_the_clipped_mean_with_the_noise_of_the_terms() -> None:
     model = doubles(0.3, -0.2)
     plain = np.frombuffer(ask(device(guarded(), noise=NoNoise([TERMS])), model=model), "<f8")
-    records = own_records()
+    records = own_records().records
     gradients = np.stack(
         [(1 / (1 + np.exp(-x @ [0.3, -0.2])) - y) * x
          for x, y in zip(records.features, records.labels, strict=True)]

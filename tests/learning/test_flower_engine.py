@@ -11,6 +11,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedbourse.errors import InvalidInput, Refused, Unreachable
+from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.engines.flower import ANSWER, QUESTION, REFUSAL, WHO, FlowerEngine, Seat
 from fedbourse.learning.rounds import train
@@ -112,7 +113,7 @@ def test_two_agreements_cannot_sell_the_same_privacy(tmp_path: Path) -> None:
     device = make_device(tmp_path / "d")
     from dataclasses import replace
 
-    records = federation().parts[0]
+    records = DeviceRecords.of(federation().parts[0])
     with pytest.raises(Refused, match="lifetime cap") as refusal:
         device.agree(replace(RECIPE, name="second"), 0.1, lambda: records, owner="owner-0")
     assert refusal.value.reason == "over-cap"

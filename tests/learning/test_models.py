@@ -63,6 +63,47 @@ def test_exchanging_one_record_moves_an_answer_by_at_most_its_sensitivity(
     assert np.linalg.norm(here) <= clip * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+@pytest.mark.parametrize("features", [2, 9, 38])
+def test_a_record_has_the_same_gradient_to_the_last_bit_wherever_it_stands(
+    name, classes, features
+) -> None:
+    """Otherwise one record that comes or goes would change the gradients of all others."""
+    rng = np.random.default_rng(features)
+    rows = rng.standard_normal((131, features)) * 10.0 ** rng.integers(-6, 6, (131, features))
+    rows[:, -1] = 1.0
+    labels = rng.integers(classes, size=131).astype(float) if classes else rng.random(131)
+    whole = Records(rows, labels, classes)
+    model = model_named(name, features=features, classes=classes)
+    parameters = rng.standard_normal(model.dimension)
+    together = model.layers(parameters, whole)
+    for start, stop in [(i, i + 1) for i in range(131)] + [(0, 130), (1, 131), (3, 98)]:
+        part = model.layers(parameters, whole.take(np.arange(start, stop)))
+        for here, there in zip(together, part, strict=True):
+            assert (here.deltas[start:stop] == there.deltas).all()
+            assert (here.inputs[start:stop] == there.inputs).all()
+            assert (here.input_norms[start:stop] == there.input_norms).all()
+
+
+@pytest.mark.parametrize(("name", "classes"), KINDS)
+@pytest.mark.parametrize("block", [8, 2**17])
+def test_rows_that_hold_no_record_contribute_nothing_and_m_stays_the_divisor(
+    name, classes, block, monkeypatch
+) -> None:
+    monkeypatch.setattr("fedbourse.learning.records._block", lambda: block)
+    records = federation(owners=2, samples=12, classes=classes).records
+    fits = np.random.default_rng(3).random(24) < 0.5
+    model = model_named(name, features=4, classes=classes)
+    parameters = np.random.default_rng(1).standard_normal(model.dimension)
+    cut = np.array([0, 12, 24])
+    masked = Federation(records, cut, np.array([50, 60]), fits=fits)
+    means = model.clipped_means(parameters, masked, clip=0.5)
+    for mean, rows, m in zip(means, (slice(0, 12), slice(12, 24)), (50, 60), strict=True):
+        own = records.take(np.arange(24)[rows][fits[rows]])
+        expected = plain_clipped_mean(name, parameters, own, 0.5) * len(own) / m
+        assert np.allclose(mean, expected, rtol=0, atol=1e-7)
+
+
 def test_the_worst_case_of_the_sensitivity_is_reached() -> None:
     x = np.array([[1000.0, 1.0], [0.0, 1.0]])
     one, two = (Records(x, np.array([label, 0.0]), 2) for label in (0.0, 1.0))

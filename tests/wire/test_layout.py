@@ -15,6 +15,23 @@ def test_a_layout_is_what_its_document_says() -> None:
     assert Layout.of(json.loads(json.dumps(layout.document))) == layout
 
 
+def test_a_layout_with_ranges_is_what_its_document_says() -> None:
+    layout = Layout((Column("x", low=0.0, high=120.0), Column("y", high=5.0)), "age", label_low=1.0)
+    assert Layout.of(json.loads(json.dumps(layout.document))) == layout
+
+
+def test_a_layout_without_ranges_has_the_document_that_it_always_had() -> None:
+    """Else the hashes of cards that were published before would no longer be theirs."""
+    assert Layout.of(GOOD | {"classes": ["no", "yes"]}).document == {
+        "columns": [
+            {"name": "x", "shift": 1.0, "scale": 2.0},
+            {"name": "y", "shift": 0.0, "scale": 1.0},
+        ],
+        "label": "late",
+        "classes": ["no", "yes"],
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -42,6 +59,15 @@ def test_a_layout_is_what_its_document_says() -> None:
         ({"columns": [{"name": "x\0"}]}, "a column's name must hold no control characters"),
         ({"label": "\ud800"}, "the label's column must hold no control characters; found U.D800"),
         ({"tea": 1}, "a card's layout must be an object"),
+        ({"columns": [{"name": "x", "low": 2, "high": 1}]}, "low must be at most high; found 2 an"),
+        ({"columns": [{"name": "x", "low": float("-inf")}]}, "low must be a finite number"),
+        ({"columns": [{"name": "x", "high": "9"}]}, "high must be a number; found '9'"),
+        ({"label_low": 2, "label_high": 1}, "low must be at most high"),
+        ({"label_low": True}, "low must be a number; found True"),
+        ({"classes": ["a", "b"], "label_low": 0}, "the layout names classes"),
+        ({"classes": ["3", "4", "3.0"]}, "found '3' and '3.0', which a device cannot tell apart"),
+        ({"classes": ["True", "true"]}, "found 'True' and 'true'"),
+        ({"classes": ["a", "a "]}, "found 'a' and 'a '"),
     ],
 )
 def test_what_is_no_layout_is_refused(change, sentence) -> None:

@@ -2,7 +2,7 @@
 
 from fedbourse.agent.advice import Advice, Choice
 from fedbourse.agent.agent import Agent
-from fedbourse.agent.data import DataSource, FileData
+from fedbourse.agent.data import DataCheck, DataSource, FileData
 from fedbourse.agent.deals import Deal, Market
 from fedbourse.agent.folder import DeviceFolder, DeviceSettings
 from fedbourse.agent.ledger import Entry, Ledger
@@ -16,6 +16,7 @@ __all__ = [
     "Agent",
     "Check",
     "Choice",
+    "DataCheck",
     "DataSource",
     "Deal",
     "DeviceFolder",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from fedbourse.agent.advice import Advice, advise
-from fedbourse.agent.data import FileData, records_for
+from fedbourse.agent.data import FileData, check_data, check_schema, device_records
 from fedbourse.agent.deals import Deal, Deals, Market
 from fedbourse.agent.folder import DeviceFolder, DeviceSettings
 from fedbourse.agent.following import WITHDRAWN, Following, Owner
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from fedbourse.agent.data import DataSource
+    from fedbourse.agent.data import DataCheck, DataSource
     from fedbourse.agent.following import Event, Until
     from fedbourse.agent.policy import Policy
-    from fedbourse.learning.records import Records
+    from fedbourse.agent.record_rule import RecordSpec
+    from fedbourse.learning.device_records import DeviceRecords
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
+    from fedbourse.wire.card import TaskCard
 
 
 class Agent:
@@ -180,15 +182,25 @@ class Agent:
                 budgets=budgets,
             )
 
+    def card(self, task: str, *, server: str | None = None) -> TaskCard:
+        """Return a task's card."""
+        with self._client(self.market(server)) as client:
+            return client.card(task)[1]
+
+    def check_data(self, card: RecordSpec) -> DataCheck:
+        """Return how the owner's records fit a card, or a recipe; nobody else hears of it."""
+        return check_data(card, self._source())
+
     @property
     def left(self) -> float:
         """What is neither spent nor promised of the lifetime cap, in rho."""
         return left_of(self.settings.lifetime_cap, self.guard.accounts())
 
     def join(self, task: str, wish: Wish | None = None, *, server: str | None = None) -> Deal:
-        """Register interest in a task, if policy, cap and data allow it.
+        """Register interest in a task, if policy, cap and the data's schema allow it.
 
-        Joining again replaces the wish while the task is open.
+        No record is looked at: who joins must tell nothing about them. Joining again replaces the
+        wish while the task is open.
         """
         wish = wish or Wish()
         market = self.market(server)
@@ -238,7 +250,7 @@ class Agent:
             except Refused as refusal:
                 self.deals.refused(deal, None, refusal)
                 raise
-            self._records(deal)
+            check_schema(card, self._source())
             deal = self.deals.put(deal)
             try:
                 client.register(deal, self.settings.value if wish.report_value else None)
@@ -318,8 +330,8 @@ class Agent:
                 return market
         raise NotFound(f"the market of task {deal.task} is not known to this device")
 
-    def _records(self, deal: Deal) -> Records:
-        return records_for(deal.card, self._source(), secret=self.folder.records_secret)
+    def _records(self, deal: Deal) -> DeviceRecords:
+        return device_records(deal.card, self._source(), secret=self.folder.records_secret)
 
     def _source(self) -> DataSource:
         if self._data is None:

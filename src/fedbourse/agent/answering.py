@@ -39,7 +39,9 @@ class Answering:
                 f"round {unpaid[-1]} was answered, and the market gave no receipt for it; "
                 f"{len(unpaid)} answers without one are as many as the owner risks",
             )
-        _in_time(query)
+        # Before any record is read. From here on the round is answered, however long that takes:
+        # whether an update comes must tell nothing about the records that it was computed from.
+        _check_deadline(query)
         deals.asked(deal, query.hash)
         vector = self._ask_device(query)
         paid, _ = deals.unpaid(deal)
@@ -89,11 +91,10 @@ class Answering:
             terms=self._deal.agreed.digest,
             round=query.round,
             parameters=query.model,
-            before_charge=lambda: _in_time(query),
         )
 
 
-def _in_time(query: Query) -> None:
+def _check_deadline(query: Query) -> None:
     """Refuse a round that has ended: its answer would bring nothing."""
     if time.monotonic() > query.ends:
-        raise Refused("late", f"round {query.round} ended before its answer could be drawn")
+        raise Refused("late", f"round {query.round} ended before its answer was begun")

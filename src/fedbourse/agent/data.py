@@ -1,30 +1,43 @@
-"""An owner's data: from a file, arrays or an iterator to the m records that a card asks about."""
+"""An owner's data: from a file, arrays or an iterator to the records that updates come from.
+
+What a device says to anybody never depends on its records, nor on how many there are. Joining looks
+at the schema alone; a record that does not fit the card contributes nothing; how many fit is for
+the owner's own eyes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
-from itertools import islice
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fedbourse.errors import InvalidData
-from fedbourse.learning.records import Records, Scaling, matrix
-from fedbourse.learning.sources.files import class_name, read_table, split_name
+from fedbourse.agent.arrays import NpzFile, read_pair, read_pairs
+from fedbourse.agent.arrow_tables import ArrowFile, read_arrow
+from fedbourse.agent.record_rule import RecordRule
+from fedbourse.agent.table_files import CsvFile, TableFile
+from fedbourse.errors import InvalidData, InvalidFile
+from fedbourse.learning.device_records import DeviceRecords
+from fedbourse.learning.sources.files import split_name
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from fedbourse.agent.record_rule import MisfitGroup, RecordSpec, RecordTable
 
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.wire.card import TaskCard
-
-_RECORDS_MAX = 10_000_000
-DataSource = Callable[["TaskCard"], "Records | tuple[Any, Any] | Iterable[tuple[Any, Any]]"]
-"""Given a card, returns records, a pair of arrays (features, labels), or pairs one by one."""
+KINDS: dict[str, type[TableFile]] = {
+    ".csv": CsvFile,
+    ".parquet": ArrowFile,
+    ".arrow": ArrowFile,
+    ".npz": NpzFile,
+}
+DataSource = Callable[[Any], Any]
+"""Given a card, returns a pair (features, labels) of arrays or sequences, pairs one by one, or an
+Arrow table. It may have a method ``check_schema``, which takes the card and raises where the task
+cannot be joined; that must not depend on records."""
 
 
 class FileData:
-    """A table in a file, FILE[:LABEL_COLUMN] with FILE .csv, .parquet or .npz.
+    """A table in a file, FILE[:LABEL_COLUMN] with FILE .csv, .parquet, .arrow or .npz.
 
     Where the card has a layout, its columns are found by their names and others are not looked at.
     """
@@ -33,87 +46,70 @@ class FileData:
         """Remember the file; it is read for each task anew."""
         self.name = name
 
-    def __call__(self, card: TaskCard) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return the columns that the card asks about, and the labels."""
+    def __call__(self, card: RecordSpec) -> TableFile:
+        """Return the table; it is read by whoever knows the card's rule."""
         path, label = split_name(self.name)
-        layout = card.layout
-        if layout is None or path.lower().endswith(".npz"):
-            table = read_table(path, label)
-        else:
-            names = [column.name for column in layout.columns]
-            table = read_table(path, label or layout.label, only=names)
-        return table.raw, table.labels
+        kind = KINDS.get(Path(path).suffix.lower())
+        if kind is None:
+            raise InvalidFile(
+                f"data must be a {', '.join(KINDS)} file; found {Path(path).name!r:.80}"
+            )
+        return kind(path, label)
+
+    def check_schema(self, card: RecordSpec) -> None:
+        """Refuse a card whose columns the file does not have; no record is looked at."""
+        self(card).check_schema(card)
 
 
-def records_for(card: TaskCard, data: DataSource, *, secret: bytes) -> Records:
-    """Return the records that answers are computed from: m of the owner's, the same ones always.
+@dataclass(frozen=True)
+class DataCheck:
+    """How an owner's records fit a card: for the owner alone."""
 
-    Which they are depends on the device's secret, so that nobody learns how many it has.
-    """
-    features, labels = _pair(data(card))
-    features, labels = _features(card, features), _labels(card, labels)
-    if len(features) != len(labels):
-        raise InvalidData(f"found {len(features)} records and {len(labels)} labels; one for each")
-    if len(features) < card.samples:
-        raise InvalidData(
-            f"the card asks for {card.samples} records of each owner; found {len(features)}"
-        )
-    # Each row has a number of its own, so that a table that grows by a row loses one at most.
-    keys = np.random.default_rng(list(secret)).random(len(features))
-    rows = np.sort(np.argpartition(keys, card.samples - 1)[: card.samples])
-    return Records(features, labels, card.classes).take(rows)
+    records: int
+    """All that there are."""
+    fit: int
+    samples: int
+    """m: what an update is divided by."""
+    used: int
+    """How many records an update is computed from: m of those that fit, or all of them."""
+    misfits: tuple[MisfitGroup, ...]
+    """Why the others do not fit, the commonest reason first."""
 
 
-def _pair(found: object) -> tuple[Any, Any]:
-    """Return features and labels, whichever way they came."""
-    if isinstance(found, Records):
-        return found.features, found.labels
-    if isinstance(found, tuple) and len(found) == 2:
-        return found
-    if isinstance(found, Iterable):
-        rows = list(islice(found, _RECORDS_MAX + 1))
-        if len(rows) > _RECORDS_MAX:
-            raise InvalidData(f"a data source returns at most {_RECORDS_MAX} records; it has more")
-        if rows and all(isinstance(row, tuple) and len(row) == 2 for row in rows):
-            return [row[0] for row in rows], [row[1] for row in rows]
-        raise InvalidData(f"records must come as pairs (features, label); found {rows[:1]!r:.60}")
-    raise InvalidData(f"a data source returns records or arrays; found {type(found).__name__}")
+def check_schema(card: RecordSpec, data: DataSource) -> None:
+    """Refuse a card that the source says it has no data for, without looking at any record."""
+    check = getattr(data, "check_schema", None)
+    if check is not None:
+        check(card)
 
 
-def _features(card: TaskCard, raw: object) -> FloatArray:
-    """Return the features as the card counts them, with the constant 1 at the end."""
-    table = matrix("the owner's records", raw)
-    width = table.shape[1]
-    if width == card.features and (table[:, -1] == 1).all():
-        return table  # they are ready
-    if width != card.features - 1:
-        raise InvalidData(
-            f"the card asks for {card.features - 1} columns and the constant 1; found {width}"
-        )
-    if card.layout is None:
-        return Scaling.none(width).apply(table)
-    shifts = np.array([column.shift for column in card.layout.columns])
-    scales = np.array([column.scale for column in card.layout.columns])
-    return Scaling(shifts, scales).apply(table)
+def device_records(card: RecordSpec, data: DataSource, *, secret: bytes) -> DeviceRecords:
+    """Return the records that updates are computed from: at most m of those that fit."""
+    table = _read(card, data)
+    return DeviceRecords.choose(
+        table.features, table.labels, classes=card.classes, samples=card.samples, secret=secret
+    )
 
 
-def _labels(card: TaskCard, raw: object) -> FloatArray:
-    """Return the labels as numbers; names of classes are those of the card."""
-    try:
-        labels = np.asarray(raw)
-    except ValueError:
-        raise InvalidData("labels must be one for each record; found rows of them") from None
-    if labels.ndim != 1:
-        raise InvalidData(f"labels must be one column; found an array of shape {labels.shape}")
-    classes = card.layout.classes if card.layout else ()
-    numbers = {name: number for number, name in enumerate(classes)}
-    named = [class_name(label) for label in labels.tolist()]
-    unknown = next((row for row, name in enumerate(named) if name not in numbers), None)
-    if unknown is None:
-        return np.array([numbers[name] for name in named], dtype=np.float64)
-    if labels.dtype.kind in "fiub":
-        return labels.astype(np.float64)  # the class numbers themselves, or any numbers
+def check_data(card: RecordSpec, data: DataSource) -> DataCheck:
+    """Return how many records fit a card, and why the others do not."""
+    table = _read(card, data)
+    fit = len(table.labels)
+    return DataCheck(table.count, fit, card.samples, min(fit, card.samples), table.misfits)
+
+
+def _read(card: RecordSpec, data: DataSource) -> RecordTable:
+    rule = RecordRule(card)
+    source = data(card)
+    if isinstance(source, TableFile):
+        return source.read(rule, card)
+    if (pa := sys.modules.get("pyarrow")) is not None and isinstance(source, pa.Table):
+        return read_arrow(source, rule, card, name="the table")
+    if isinstance(source, tuple) and len(source) == 2:
+        return read_pair(*source, rule)
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes | dict):
+        return read_pairs(source, rule)
     raise InvalidData(
-        f"record {unknown} has the label {named[unknown]!r:.60}; the card has "
-        f"{', '.join(classes) or 'numbers only'}"
+        "a data source returns (features, labels), pairs of them one by one, or an Arrow table; "
+        f"found {type(source).__name__}"
     )

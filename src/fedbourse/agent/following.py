@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedbourse.agent.folder import DeviceSettings
     from fedbourse.agent.market_client import MarketClient
     from fedbourse.agent.policy import Policy
-    from fedbourse.learning.records import Records
+    from fedbourse.learning.device_records import DeviceRecords
     from fedbourse.privacy.filter import Filter
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
@@ -69,7 +69,7 @@ class Owner:
     policy: Policy
     deals: Deals
     guard: Filter
-    records: Callable[[Deal], Records]
+    records: Callable[[Deal], DeviceRecords]
     noise: Callable[[Sequence[Terms]], Noise]
     tell: Callable[[Event], None]
     stop: threading.Event

@@ -28,8 +28,8 @@ from fedbourse.bootstrap.demo_scenes import (
     PEOPLE,
     SCENES,
     TRAINING,
+    SimulatedHours,
     buyer_records,
-    data_of,
 )
 from fedbourse.bootstrap.machine import write_private
 from fedbourse.bootstrap.market import OPERATOR, serve_market
@@ -204,7 +204,7 @@ class _Demo:
         """Return a person's device, enrolled in the market wherever it is served now."""
         folder = self._folder / "devices" / person.name
         rest = _Rests(person, self._pace, self._quick)
-        options: dict[str, Any] = {"data": data_of(person), "on_event": rest}
+        options: dict[str, Any] = {"data": SimulatedHours(person), "on_event": rest}
         if (folder / "device.json").exists():
             agent = Agent(folder, **options)
         else:

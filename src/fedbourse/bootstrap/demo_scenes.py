@@ -18,8 +18,6 @@ from fedbourse.wire.layout import Column, Layout
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from fedbourse.agent.data import DataSource
-
 BUYER = "buyer:demo"
 LIFETIME_EPSILON = 8.0
 _COLUMNS = (
@@ -217,26 +215,38 @@ def buyer_records() -> str:
     return "\n".join([",".join(table), *lines, ""])
 
 
-def data_of(person: Person) -> DataSource:
-    """Return what a person's device answers from, for any card that its hours fit."""
-    table = hours(seed=PEOPLE.index(person), count=person.hours)
+class SimulatedHours:
+    """What a person's device answers from, for any card that its hours fit."""
 
-    def records(card: TaskCard) -> tuple[Any, Any]:
-        layout = card.layout
-        if layout is None:  # any table of so many columns: the first ones, scaled already
-            columns, label = _COLUMNS[: card.features - 1], "stress"
-            if len(columns) < card.features - 1:
+    def __init__(self, person: Person) -> None:
+        """Simulate the person's hours."""
+        self._table = hours(seed=PEOPLE.index(person), count=person.hours)
+
+    def check_schema(self, card: TaskCard) -> None:
+        """Refuse a card that asks for columns which hours do not have."""
+        if card.layout is None:  # any table of so many columns: the first ones, scaled already
+            if len(_COLUMNS) < card.features - 1:
                 raise InvalidData(
-                    f"a made-up hour has {len(_COLUMNS)} numbers; the card asks for "
+                    f"a simulated hour has {len(_COLUMNS)} numbers; the card asks for "
                     f"{card.features - 1}"
                 )
+            return
+        for name in _wanted(card.layout):
+            if name not in self._table:
+                raise InvalidData(
+                    f"the card asks for {name!r:.60}; simulated hours have {', '.join(self._table)}"
+                )
+
+    def __call__(self, card: TaskCard) -> tuple[Any, Any]:
+        """Return features and labels."""
+        table = self._table
+        if card.layout is None:
+            columns, label = _COLUMNS[: card.features - 1], "stress"
             scaled = [(table[each.name] - each.shift) / each.scale for each in columns]
             return np.column_stack(scaled), (table[label] == _CLASSES[label][1]).astype(np.float64)
-        wanted = [column.name for column in layout.columns] + [layout.label]
-        if unknown := [name for name in wanted if name not in table]:
-            raise InvalidData(
-                f"the card asks for {unknown[0]!r:.60}; made-up hours have {', '.join(table)}"
-            )
-        return np.column_stack([table[name] for name in wanted[:-1]]), table[layout.label]
+        *features, labels = (table[name] for name in _wanted(card.layout))
+        return np.column_stack(features), labels
 
-    return records
+
+def _wanted(layout: Layout) -> list[str]:
+    return [column.name for column in layout.columns] + [layout.label]

@@ -22,6 +22,7 @@ from fedbourse.agent import DeviceFolder, SpendStore
 from fedbourse.bootstrap.train_recipe import Recipe, read_json
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotFound, Refused
 from fedbourse.learning.device import Device
+from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.records import Records
 from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Filter
@@ -74,7 +75,7 @@ class FlowerDevice:
         self,
         recipe: Recipe,
         budget: float,
-        records: Callable[[], Records],
+        records: Callable[[], DeviceRecords],
         *,
         owner: str,
         study: Study | None = None,
@@ -82,6 +83,7 @@ class FlowerDevice:
         """Reserve a budget under the lifetime cap, and keep the records that answers come from.
 
         ``owner`` is the name in the buyer's roster. Agreeing again to the same changes nothing.
+        Whether an owner agrees tells nothing about ``records``, however few of them fit.
         """
         terms = recipe.terms(budget)
         place = self._place(recipe.task)
@@ -100,11 +102,12 @@ class FlowerDevice:
                         "other noise; that stays"
                     )
                 return terms
-            own = records()  # before the budget is reserved: they may turn out not to do
-            _check(own, recipe)
+            own = records()  # before the budget is reserved: their file may be gone
             self.guard(store).agree(terms)
             content = io.BytesIO()
-            np.savez(content, features=own.features, labels=own.labels)
+            np.savez(
+                content, features=own.records.features, labels=own.records.labels, fits=own.fits
+            )
             _write(place / _RECORDS, content.getvalue())
             _write(place / _AGREEMENT, json.dumps(plain).encode())
         return terms
@@ -164,21 +167,14 @@ class FlowerDevice:
             return SimulatedNoise(terms, seed=study["seed"]), int(study["seat"])
         return (FastNoise([agreed]) if self.folder.settings.noise == "fast" else None), 0
 
-    def _records(self, recipe: Recipe) -> Records:
+    def _records(self, recipe: Recipe) -> DeviceRecords:
         file = self._place(recipe.task) / _RECORDS
         try:
             with file.open("rb") as f, np.load(f, allow_pickle=False) as stored:
-                return Records(stored["features"], stored["labels"], recipe.classes)
+                records = Records(stored["features"], stored["labels"], recipe.classes)
+                return DeviceRecords(records, stored["fits"], recipe.samples)
         except Exception as error:  # a damaged archive fails in every way that there is
             raise InvalidFile(f"{file} holds no records, or is damaged: {error}") from None
-
-
-def _check(records: Records, recipe: Recipe) -> None:
-    if len(records) != recipe.samples or records.features.shape[1] != recipe.features:
-        raise InvalidInput(
-            f"the recipe asks for {recipe.samples} records of {recipe.features} features; "
-            f"found {len(records)} of {records.features.shape[1]}"
-        )
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -31,6 +31,7 @@ from fedbourse.bootstrap.train_job import (
 from fedbourse.bootstrap.train_recipe import Recipe
 from fedbourse.errors import Conflict, InvalidInput, Unreachable
 from fedbourse.learning.data import load
+from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines.local import LocalEngine
 from fedbourse.learning.partition import partition
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
@@ -203,7 +204,7 @@ def _agree(job: Job, federation: Federation, noise: NoiseName, seed: int) -> lis
         device.agree(
             job.recipe,
             member.budget,
-            lambda i=i: federation.parts[i],  # type: ignore[misc]
+            lambda i=i: DeviceRecords.of(federation.parts[i]),  # type: ignore[misc]
             owner=member.owner,
             study=study,
         )

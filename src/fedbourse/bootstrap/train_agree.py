@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedbourse.agent.data import FileData, records_for
+from fedbourse.agent.data import DataCheck, FileData, check_data, device_records
 from fedbourse.bootstrap.flower_device import FlowerDevice
 from fedbourse.bootstrap.train_job import Member
 from fedbourse.bootstrap.train_recipe import Recipe
@@ -13,7 +14,17 @@ from fedbourse.errors import InvalidFile, InvalidInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedbourse.learning.records import Records
+    from fedbourse.learning.device_records import DeviceRecords
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What an owner has agreed to."""
+
+    member: Member
+    """The owner's line of the buyer's roster, which tells nothing about its records."""
+    check: DataCheck | None
+    """How the records fit, for the owner alone; None where it had agreed before."""
 
 
 def agree_to(
@@ -24,22 +35,22 @@ def agree_to(
     *,
     data: str | None = None,
     public_key: Path | None = None,
-) -> dict[str, Any]:
-    """Agree to the recipe of a file with the device of a folder; return the roster's line."""
+) -> Agreed:
+    """Agree to the recipe of a file with the device of a folder."""
     recipe = Recipe.read(file)
     member = Member(owner, budget, recipe.terms(budget).digest, _key(public_key))
     device = FlowerDevice(folder)
     name = data or device.folder.settings.data
     if name is None:
         raise InvalidInput(f"{folder} knows no data; name it with --data FILE[:LABEL_COLUMN]")
+    source, checks = FileData(name), list[DataCheck]()
 
-    def records() -> Records:
-        # A recipe has all that is looked at of a card: layout, features, samples and classes.
-        card: Any = recipe
-        return records_for(card, FileData(name), secret=device.folder.records_secret)
+    def records() -> DeviceRecords:
+        checks.append(check_data(recipe, source))
+        return device_records(recipe, source, secret=device.folder.records_secret)
 
     device.agree(recipe, budget, records, owner=owner)
-    return member.document
+    return Agreed(member, checks[0] if checks else None)
 
 
 def _key(file: Path | None) -> str | None:

@@ -72,6 +72,11 @@ class Recipe:
                 f"a layout of {len(self.layout.columns)} columns and the constant 1 makes "
                 f"{len(self.layout.columns) + 1} features; the recipe says {self.features}"
             )
+        names = self.layout.classes if self.layout is not None else ()
+        if names and len(names) != self.classes:
+            raise InvalidInput(
+                f"the layout names {len(names)} classes; the recipe has {self.classes}"
+            )
         self.build()
 
     def build(self) -> Model:

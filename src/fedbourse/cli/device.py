@@ -10,6 +10,7 @@ from cyclopts import App, Group, Parameter
 from rich.text import Text
 
 from fedbourse.cli.device_chart import chart
+from fedbourse.cli.device_check import check_of, fit_sentence, used_sentence
 from fedbourse.cli.device_options import (
     DEVICE,
     THE_DEVICE,
@@ -37,7 +38,7 @@ from fedbourse.errors import InvalidFile, InvalidInput
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.agent import Advice, Agent
+    from fedbourse.agent import Advice, Agent, DataCheck
 
 device_app = App(
     name="device", help="Sell an owner's privacy, and guard it: what runs on a device."
@@ -88,7 +89,7 @@ def init(
     delta
         The delta of that epsilon.
     data
-        Your records: FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
+        Your records: FILE[:LABEL_COLUMN], a .csv, .parquet, .arrow or .npz file.
     least_rounds
         Refuse tasks with fewer rounds: the fewer there are, the more one unpaid answer costs.
     least_price
@@ -157,7 +158,8 @@ def _cap(rho: float | None, epsilon: float | None, delta: float) -> float:
 
 def _data_file(name: str) -> str:
     """Return the data's name, which holds wherever the device is started from."""
-    from fedbourse.learning.sources.files import KINDS, split_name
+    from fedbourse.agent.data import KINDS
+    from fedbourse.learning.sources.files import split_name
 
     path, label = split_name(name)
     file = Path(path).absolute()
@@ -337,10 +339,12 @@ def advise(
     with device.looking() as agent:
         name = open_task(agent, task, server=address(server))
         advice = agent.advise(name, server=address(server), budgets=asked)
+        check = check_of(agent, name, server=address(server))
     if as_json:
-        print_json({"task": name, **asdict(advice)})
+        data = None if check is None else asdict(check)
+        print_json({"task": name, **asdict(advice), "data": data})
     else:
-        _print_advice(name, advice)
+        _print_advice(name, advice, check)
 
 
 def _numbers(text: str) -> list[float]:
@@ -353,7 +357,7 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def _print_advice(task: str, advice: Advice) -> None:
+def _print_advice(task: str, advice: Advice, check: DataCheck | None) -> None:
     best = advice.best
     print_table(
         ("", "budget rho", "pay", "utility", "epsilon", "of the cap"),
@@ -384,6 +388,9 @@ def _print_advice(task: str, advice: Advice) -> None:
             else f"{best.budget:.6g} rho for {best.pay:.6f} credits, epsilon {best.epsilon:.3f}",
             "rules of pay": advice.incentive,
             "cap": f"{advice.left:.6g} rho is left of it",
+            "records": "an application brings them"
+            if check is None
+            else f"{fit_sentence(check)}; used: {used_sentence(check)}; only you see this",
             "epsilon": "is about one record, at delta 1e-5: nobody who sees all answers becomes "
             "surer by more than a factor e^epsilon whether it was among yours",
         }

@@ -13,6 +13,7 @@ from fedbourse.cli.audit import audit_app
 from fedbourse.cli.demo import demo
 from fedbourse.cli.demo_network import demo_network
 from fedbourse.cli.device import device_app
+from fedbourse.cli.device_check import check
 from fedbourse.cli.device_deals import join, run, withdraw
 from fedbourse.cli.device_results import ledger
 from fedbourse.cli.device_results import verify as device_verify
@@ -50,7 +51,7 @@ app.command(study_app)
 app.command(train_app)
 for command in (serve, device_app, task_app, account_app, token_app, verify):
     app.command(command)
-for deal in (join, run, withdraw, ledger, device_verify):
+for deal in (check, join, run, withdraw, ledger, device_verify):
     device_app.command(deal)
 for result in (card, what_if, watch, report, drift, model):
     task_app.command(result)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from fedbourse.cli.device_check import fit_sentence
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import (
     check_writable,
@@ -253,6 +254,8 @@ def agree(
 
     Reserves the budget under the device's lifetime cap, and keeps a fixed random choice of records
     in its folder. From then on the device answers this training's rounds, each once, and no others.
+    How many records fit is told on standard error, to you alone: the line for the roster does not
+    depend on them. `fedbourse device check recipe.json` tells before you agree.
     Start its SuperNode with `--node-config 'fedbourse-device="FOLDER"'`.
 
     For example:
@@ -270,13 +273,16 @@ def agree(
     budget
         What is sold, in rho, over all rounds.
     data
-        FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file; by default the device's own.
+        FILE[:LABEL_COLUMN], a .csv, .parquet, .arrow or .npz file; by default the device's own.
     public_key
         The public key that the SuperNode is registered with, so that nobody can take its place.
     """
     from fedbourse.bootstrap.train_agree import agree_to
 
-    print(json.dumps(agree_to(file, folder, owner, budget, data=data, public_key=public_key)))
+    agreed = agree_to(file, folder, owner, budget, data=data, public_key=public_key)
+    if agreed.check is not None:
+        print(f"{fit_sentence(agreed.check)}; that stays on this machine", file=sys.stderr)
+    print(json.dumps(agreed.member.document))
 
 
 @train_app.command(name="app")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedbourse.errors import InvalidData, InvalidInput, Refused
-from fedbourse.learning.partition import Federation
+from fedbourse.errors import InvalidInput, Refused
 from fedbourse.privacy.filter import Question
 from fedbourse.privacy.noise import ExactNoise
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedbourse.game.columns import FloatArray
+    from fedbourse.learning.device_records import DeviceRecords
     from fedbourse.learning.models import Model
-    from fedbourse.learning.records import Records
     from fedbourse.privacy.filter import Filter
     from fedbourse.privacy.noise import Noise
     from fedbourse.privacy.terms import Terms
@@ -34,7 +33,7 @@ class Device:
         self,
         terms: Terms,
         model: Model,
-        records: Callable[[], Records],
+        records: Callable[[], DeviceRecords],
         guard: Filter,
         *,
         noise: Noise | None = None,
@@ -43,9 +42,9 @@ class Device:
     ) -> None:
         """Guard a task that the filter has agreed to.
 
-        ``records`` returns the m records of the terms; it is called for the first question that is
-        not refused, and never before. ``noise`` is exact where it is not given; of noise for many
-        owners, this device's is the one at ``seat``. ``form`` is how answers are spelled.
+        ``records`` is called for the first question that is not refused, and never before; whatever
+        it returns, the question is answered. ``noise`` is exact where it is not given; of noise for
+        many owners, this device's is the one at ``seat``. ``form`` is how answers are spelled.
         """
         if terms.dimension != model.dimension:
             raise InvalidInput(
@@ -54,22 +53,15 @@ class Device:
         self.terms = terms
         self._model, self._load, self._guard = model, records, guard
         self._noise, self._seat = noise or ExactNoise([terms]), seat
-        self._own: Federation | None = None
+        self._own: DeviceRecords | None = None
         self._form = {"float64": "<f8", "float32": "<f4"}[form]
 
-    def answer(
-        self,
-        *,
-        terms: str,
-        round: int,
-        parameters: bytes,
-        before_charge: Callable[[], None] = lambda: None,
-    ) -> bytes:
+    def answer(self, *, terms: str, round: int, parameters: bytes) -> bytes:
         """Return the answer to a question, as little-endian numbers: charged, drawn and stored.
 
         ``terms`` is the digest of what the asker thinks was agreed. A question that was answered
-        before gets the same answer. A refusal costs nothing, and no record has been read for it.
-        ``before_charge`` may still refuse, once the answer only lacks its noise.
+        before gets the same answer. A refusal costs nothing, and no record has been read for it:
+        from then on nothing is refused, as that would tell something about the records.
         """
         model = self._checked(parameters)
         question = Question(
@@ -79,9 +71,9 @@ class Device:
         kept = self._guard.check(question, cost=cost)
         if kept is not None:
             return kept
-        # Before the charge: records that cannot be used should cost nothing.
-        mean = self._model.clipped_means(model, self._records(), clip=self.terms.clip)
-        before_charge()
+        # Before the charge: a file that is gone should cost nothing.
+        own = self._records().federation
+        mean = self._model.clipped_means(model, own, clip=self.terms.clip)
 
         def draw() -> bytes:
             drawn = self._noise.release(mean, np.array([self._seat]), round)
@@ -103,12 +95,13 @@ class Device:
             raise Refused("no-model", "a model must be finite; found NaN or infinity")
         return model
 
-    def _records(self) -> Federation:
+    def _records(self) -> DeviceRecords:
         if self._own is None:
             own = self._load()
-            if len(own) != self.terms.samples:
-                raise InvalidData(
-                    f"the terms agree to {self.terms.samples} records; found {len(own)}"
+            if own.samples != self.terms.samples:
+                raise InvalidInput(
+                    f"the terms divide by {self.terms.samples} records; the records were chosen "
+                    f"for {own.samples}"
                 )
-            self._own = Federation(own, np.array([0, len(own)]))
+            self._own = own
         return self._own

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from fedbourse.errors import InvalidData, InvalidInput
-from fedbourse.learning.records import row_norms
+from fedbourse.learning.records import row_norms, row_products, whole_products
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedbourse.game.columns import BoolArray, FloatArray
     from fedbourse.learning.partition import Federation
     from fedbourse.learning.records import Records
+
+    Multiply = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 _STREAM = 0x7374617274  # keeps first weights apart from whatever else is drawn from a seed
@@ -40,7 +44,11 @@ class Model(Protocol):
     def clipped_means(
         self, parameters: FloatArray, federation: Federation, *, clip: float
     ) -> FloatArray:
-        """Return, a row an owner, the mean of its records' gradients, each clipped to ``clip``."""
+        """Return, a row an owner, its records' gradients, each clipped, summed and divided by m.
+
+        A row that does not fit counts as zero; m is the federation's divisor. No record may
+        change another one's gradient, wherever it stands.
+        """
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
         """Return the mean loss."""
@@ -64,30 +72,48 @@ class _Layered(ABC):
     dimension: int
 
     @abstractmethod
-    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+    def layers(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
+    ) -> list[Layer]:
         """Return the layers' parts of the gradients, in the order of the parameters."""
 
     def clipped_means(
         self, parameters: FloatArray, federation: Federation, *, clip: float
     ) -> FloatArray:
         """Return each owner's clipped mean."""
+        multiply = row_products if federation.on_device else whole_products
+        owners = zip(federation.parts, federation.parts_fit, strict=True)
         with np.errstate(all="ignore"):  # a record whose gradient is not finite is left out
-            return np.stack([self._clipped_mean(parameters, r, clip) for r in federation.parts])
+            sums = [
+                self._clipped_sum(parameters, records, fits, clip, multiply)
+                for records, fits in owners
+            ]
+            means: FloatArray = np.stack(sums) / federation.divisors[:, None]
+        return means
 
-    def _clipped_mean(self, parameters: FloatArray, records: Records, clip: float) -> FloatArray:
+    def _clipped_sum(
+        self,
+        parameters: FloatArray,
+        records: Records,
+        fits: BoolArray | None,
+        clip: float,
+        multiply: Multiply,
+    ) -> FloatArray:
         """Go block by block, so that the second pass over the records finds them in the cache.
 
         Reading the records is most of the work.
         """
-        total = np.zeros(self.dimension)
+        total, row = np.zeros(self.dimension), 0
         for block in records.blocks:
-            layers, factors = clipped(self.layers(parameters, block), clip)
+            layers, factors = clipped(self.layers(parameters, block, multiply), clip)
+            if fits is not None:
+                factors = np.where(fits[row : row + len(block)], factors, 0.0)
+            row += len(block)
             start = 0
             for layer in layers:
                 part = _weighted_sum(layer, factors).ravel()
                 total[start : start + len(part)] += part
                 start += len(part)
-        total /= len(records)
         return total
 
 
@@ -148,11 +174,13 @@ class Logistic(_Layered):
         """Start from zero."""
         return np.zeros(self.dimension)
 
-    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+    def layers(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
+    ) -> list[Layer]:
         """Return the one layer: predicted probability less label."""
         from scipy.special import expit
 
-        deltas = expit(records.features @ parameters) - records.labels
+        deltas = expit(multiply(records.features, parameters)) - records.labels
         return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
@@ -181,9 +209,11 @@ class LeastSquares(_Layered):
         """Start from zero."""
         return np.zeros(self.dimension)
 
-    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+    def layers(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
+    ) -> list[Layer]:
         """Return the one layer: prediction less target."""
-        deltas = records.features @ parameters - self._targets(records)
+        deltas = multiply(records.features, parameters) - self._targets(records)
         return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
@@ -215,9 +245,11 @@ class Softmax(_Layered):
         """Start from zero."""
         return np.zeros(self.dimension)
 
-    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+    def layers(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
+    ) -> list[Layer]:
         """Return the one layer: predicted probabilities less the true class."""
-        deltas = _class_deltas(self._scores(parameters, records), records)
+        deltas = _class_deltas(self._scores(parameters, records, multiply), records)
         return [Layer(deltas, records.features, records.norms)]
 
     def loss(self, parameters: FloatArray, records: Records) -> float:
@@ -228,8 +260,10 @@ class Softmax(_Layered):
         """Return the part of records predicted right."""
         return _class_accuracy(self._scores(parameters, records), records)
 
-    def _scores(self, parameters: FloatArray, records: Records) -> FloatArray:
-        return records.features @ parameters.reshape(self._classes, self._features).T
+    def _scores(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = whole_products
+    ) -> FloatArray:
+        return multiply(records.features, parameters.reshape(self._classes, self._features))
 
 
 class OneHiddenLayer(_Layered):
@@ -249,12 +283,14 @@ class OneHiddenLayer(_Layered):
         first = rng.standard_normal(self._split) / np.sqrt(self._features)
         return np.concatenate([first, np.zeros(self.dimension - self._split)])
 
-    def layers(self, parameters: FloatArray, records: Records) -> list[Layer]:
+    def layers(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
+    ) -> list[Layer]:
         """Return both layers, the error carried back through the second."""
-        hidden, scores = self._forward(parameters, records)
+        hidden, scores = self._forward(parameters, records, multiply)
         last = _class_deltas(scores, records)
         weights = parameters[self._split :].reshape(self._classes, -1)[:, :-1]
-        first = (last @ weights) * (1.0 - hidden[:, :-1] ** 2)
+        first = multiply(last, weights.T) * (1.0 - hidden[:, :-1] ** 2)
         return [
             Layer(first, records.features, records.norms),
             Layer(last, hidden, row_norms(hidden)),
@@ -268,11 +304,13 @@ class OneHiddenLayer(_Layered):
         """Return the part of records predicted right."""
         return _class_accuracy(self._forward(parameters, records)[1], records)
 
-    def _forward(self, parameters: FloatArray, records: Records) -> tuple[FloatArray, FloatArray]:
+    def _forward(
+        self, parameters: FloatArray, records: Records, multiply: Multiply = whole_products
+    ) -> tuple[FloatArray, FloatArray]:
         first = parameters[: self._split].reshape(self._units, self._features)
         hidden = np.ones((len(records), self._units + 1))
-        np.tanh(records.features @ first.T, out=hidden[:, :-1])
-        return hidden, hidden @ parameters[self._split :].reshape(self._classes, -1).T
+        np.tanh(multiply(records.features, first), out=hidden[:, :-1])
+        return hidden, multiply(hidden, parameters[self._split :].reshape(self._classes, -1))
 
 
 def model_named(name: str, *, features: int, classes: int) -> Model:

@@ -18,7 +18,7 @@ from fedbourse.learning.records import Records
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray, IntArray
+    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
     from fedbourse.learning.records import Pool
 
 SCHEMES = ("iid", "dirichlet:ALPHA", "unequal:SPREAD", "groups")
@@ -30,6 +30,11 @@ class Federation:
 
     records: Records
     offsets: IntArray
+    samples: IntArray | None = None
+    """Each owner's m, where that is not the number of its rows."""
+    fits: BoolArray | None = None
+    """Which rows of a device hold a record; the others contribute nothing. None where owners are
+    simulated: they hold as many as was agreed."""
 
     def __post_init__(self) -> None:
         """Check that the offsets cut the records into one part, not empty, for each owner."""
@@ -47,6 +52,8 @@ class Federation:
                 f"found {np.array2string(offsets, threshold=6)}"
             )
         object.__setattr__(self, "offsets", offsets.astype(np.int64))
+        assert self.samples is None or len(self.samples) == self.owners
+        assert self.fits is None or len(self.fits) == len(self.records)
 
     @property
     def owners(self) -> int:
@@ -55,15 +62,32 @@ class Federation:
 
     @property
     def sizes(self) -> IntArray:
-        """The number of records of each owner."""
+        """The number of rows of each owner."""
         return np.diff(self.offsets)
+
+    @property
+    def divisors(self) -> IntArray:
+        """Each owner's m, which the sum of its clipped gradients is divided by."""
+        return self.sizes if self.samples is None else self.samples
+
+    @property
+    def on_device(self) -> bool:
+        """Whether rows are a device's, among which records come and go."""
+        return self.fits is not None
 
     @cached_property
     def parts(self) -> tuple[Records, ...]:
-        """Each owner's records, without copying them."""
+        """Each owner's rows, without copying them."""
         whole = self.records
         cuts = [slice(*pair) for pair in pairwise(self.offsets.tolist())]
         return tuple(Records(whole.features[c], whole.labels[c], whole.classes) for c in cuts)
+
+    @cached_property
+    def parts_fit(self) -> tuple[BoolArray | None, ...]:
+        """Which of each owner's rows hold a record; None where all do."""
+        if self.fits is None:
+            return (None,) * self.owners
+        return tuple(np.split(self.fits, self.offsets[1:-1]))
 
 
 def partition(

@@ -178,6 +178,26 @@ def row_norms(rows: FloatArray) -> FloatArray:
     return norms
 
 
+def row_products(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return each row times a vector of weights, or times each row of a matrix of them.
+
+    Each row is multiplied by itself. One product of whole matrices would round a row by where it
+    stands and by how many there are, so that a record which comes or goes could change the
+    gradients of others: what is charged for one record holds only where they stay as they are.
+    """
+    if weights.ndim == 1:
+        products: FloatArray = np.vecdot(rows, weights)
+        return products
+    table: FloatArray = np.matmul(rows[:, None, :], weights.T)[:, 0, :]
+    return table
+
+
+def whole_products(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the same, but for rounding, on all cores: for rows that never come or go."""
+    products: FloatArray = rows @ weights.T
+    return products
+
+
 def _block() -> int:
     return _BLOCK if cores() == 1 else _BLOCK_FOR_THREADS
 

@@ -29,7 +29,8 @@ class TorchModel:
 
     The module works in double precision, like everything that leaves a device. A layer that mixes
     the records of a batch, as batch normalisation does, would let one record move more than its own
-    gradient, and is refused.
+    gradient, and is refused. It is for studies: no card can name one, and torch may round a record
+    by where it stands in its batch.
     """
 
     def __init__(
@@ -81,10 +82,12 @@ class TorchModel:
 
         each = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0))
         means = np.empty((federation.owners, self.dimension))
-        for i, records in enumerate(federation.parts):
+        owners = zip(federation.parts, federation.parts_fit, federation.divisors, strict=True)
+        for i, (records, fits, divisor) in enumerate(owners):
             total = np.zeros(self.dimension)
             for start in range(0, len(records), self._at_once):
-                features, labels = self._tensors(records, slice(start, start + self._at_once))
+                rows_now = slice(start, start + self._at_once)
+                features, labels = self._tensors(records, rows_now)
                 found = each(named, features, labels)
                 rows = torch.cat([g.reshape(len(labels), -1) for g in found.values()], dim=1)
                 gradients: FloatArray = rows.numpy()
@@ -92,10 +95,12 @@ class TorchModel:
                     norms = row_norms(gradients)
                 # One record without a finite gradient must not spoil the answer of all others.
                 finite = np.isfinite(norms)
+                if fits is not None:
+                    finite &= fits[rows_now]
                 norms = np.where(finite, norms, 0.0)
                 factors = clip_factors(norms, [norms], clip)
                 total += factors @ np.where(finite[:, None], gradients, 0.0)
-            means[i] = total / len(records)
+            means[i] = total / divisor
         return means
 
     def loss(self, parameters: FloatArray, records: Records) -> float:

@@ -130,10 +130,10 @@ def _check(model: Model, federation: Federation, terms: Sequence[Terms]) -> None
         raise InvalidInput(
             f"terms must be one for each of {federation.owners} owners; found {len(terms)}"
         )
-    for i, (agreed, size) in enumerate(zip(terms, federation.sizes.tolist(), strict=True)):
-        if agreed.samples != size:
+    for i, (agreed, divisor) in enumerate(zip(terms, federation.divisors.tolist(), strict=True)):
+        if agreed.samples != divisor:
             raise InvalidInput(
-                f"owner {i} agreed to answer from {agreed.samples} records; found {size}"
+                f"owner {i} agreed to answer from {agreed.samples} records; found {divisor}"
             )
         if agreed.dimension != model.dimension or agreed.clip != terms[0].clip:
             raise InvalidInput(

@@ -20,8 +20,6 @@ from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_
 from fedbourse.learning.sources import Source, from_table, split
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from fedbourse.game.columns import FloatArray
@@ -74,10 +72,11 @@ def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) 
     )
 
 
-def read_table(path: str, label: str | None, *, only: Sequence[str] | None = None) -> Table:
-    """Return the columns of a file and its labels; ``only`` these columns, where they have names.
+def read_table(path: str, label: str | None) -> Table:
+    """Return the columns of a file and its labels, of types that are inferred from the columns.
 
-    Then other columns may hold whatever they like.
+    It is for whoever owns the whole file. A device must not: there one record would decide how all
+    others are read.
     """
     try:
         data = Path(path).read_bytes()
@@ -89,7 +88,7 @@ def read_table(path: str, label: str | None, *, only: Sequence[str] | None = Non
     kind = Path(path).suffix.lower()
     if kind == ".npz":
         return _npz(path, data, label)
-    return _columns(path, kind, data, label, only)
+    return _columns(path, kind, data, label)
 
 
 def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
@@ -163,9 +162,7 @@ def _npz(path: str, data: bytes, label: str | None) -> Table:
     )
 
 
-def _columns(
-    path: str, kind: str, data: bytes, label: str | None, only: Sequence[str] | None
-) -> Table:
+def _columns(path: str, kind: str, data: bytes, label: str | None) -> Table:
     pa = arrow(kind)
     with explained(path, kind):
         table = _read(kind, data, pa)
@@ -176,10 +173,7 @@ def _columns(
             f"{path} must have one label column {label!r:.60}; it has {listed(names)}; "
             "name another one as FILE:COLUMN"
         )
-    features = [name for name in names if name != label] if only is None else list(only)
-    missing = [name for name in features if name not in names]
-    if missing:
-        raise InvalidFile(f"{path} has no column {missing[0]!r:.60}; it has {listed(names)}")
+    features = [name for name in names if name != label]
     if len(set(features)) != len(features):
         raise InvalidFile(f"{path} must have columns of different names; it has {listed(names)}")
     if not table.num_rows:
