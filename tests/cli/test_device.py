@@ -96,7 +96,7 @@ class World:
     def device(self, name: str, *options: object, value: float = 1.0):
         """Make a device with records, and enrol it."""
         folder, table = self.folder / name, self.folder / f"{name}.csv"
-        heights = 170 + 10 * np.random.default_rng(len(name)).normal(size=150)
+        heights = 170 + 10 * np.random.default_rng(list(name.encode())).normal(size=150)
         rows = [f"{i},{h:.1f},{'dog' if h > 170 else 'cat'}" for i, h in enumerate(heights)]
         table.write_text("\n".join(["id,height,kind", *rows]) + "\n")
         made = ("init", "--value", value, "--lifetime-cap", 5, "--data", table, *options)
@@ -240,6 +240,31 @@ def test_a_device_is_never_overwritten_and_strangers_files_are_left_alone(
     (tmp_path / "two" / "letter.txt").write_text("mine")
     assert "letter.txt" in refused(*init, tmp_path / "two")[1]
     assert refused(*init, tmp_path / "two" / "letter.txt")[0] == 5
+
+
+def test_a_second_folder_over_the_same_data_needs_a_separate_cap(
+    refused, cli, tmp_path, state_folder
+) -> None:
+    table = tmp_path / "records.csv"
+    table.write_text("height,kind\n1,cat\n")
+    init = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--data")
+    code, out, _ = cli(*init, table, "--folder", tmp_path / "one")
+    assert code == 0
+    assert "remembered: another folder over the same data is refused" in out
+    code, said = refused(*init, f"{table}:kind", "--folder", tmp_path / "two")
+    assert (code, f"guarded already by the device folder {tmp_path}/one" in said) == (11, True)
+    assert not (tmp_path / "two").exists()
+    code, out, _ = cli(*init, table, "--separate-cap", "--folder", tmp_path / "two")
+    assert code == 0
+    assert "under a cap of its own" in out
+    (state_folder / "data-registry.json").write_text("{")
+    code, said = refused(*init, table, "--folder", tmp_path / "three")
+    assert (code, "data-registry.json is damaged" in said) == (2, True)
+
+
+def test_without_a_file_it_is_said_that_nothing_is_remembered(cli, tmp_path) -> None:
+    init = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", tmp_path / "device")
+    assert "nothing remembers which" in cli(*init)[1]
 
 
 @pytest.mark.parametrize("name", ["tasks", "advise latest", "run", "ledger", "verify latest"])

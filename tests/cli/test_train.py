@@ -138,6 +138,21 @@ def test_an_owner_agrees_on_its_own_machine(
     assert [account.charged for account in device.accounts()] == [1]
 
 
+def test_data_that_another_device_guards_cannot_be_agreed_to_without_a_separate_cap(
+    agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, path, agree = agreed
+    assert main([*agree, "--budget", "0.5"]) == 0
+    DeviceFolder.create(path / "other", DeviceSettings(value=1.0, lifetime_cap=1.0))
+    again = [str(path / "other") if part == str(path / "device") else part for part in agree]
+    capsys.readouterr()
+    assert main([*again, "--budget", "0.5"]) == 11
+    assert f"guarded already by the device folder {path}/device" in capsys.readouterr().err
+    assert FlowerDevice(path / "other").accounts() == []
+    assert main([*again, "--budget", "0.5", "--separate-cap"]) == 0
+    assert main([*again, "--budget", "0.5"]) == 0  # it was said before
+
+
 def test_an_owner_cannot_agree_beyond_its_cap_or_without_enough_records(
     agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,11 @@ def network_demo(
     """Carry out the trade in a new folder, and return what came of it."""
     started = time.monotonic()
     _new_folder(out)
-    with ended_by_sigterm(), Processes(out, within_s=WITHIN_S) as processes:
+    with (
+        ended_by_sigterm(),
+        # Simulated owners: what their folders guard is remembered in the demonstration alone.
+        Processes(out, within_s=WITHIN_S, state=out / "state") as processes,
+    ):
         serving = processes.start(
             "market", "serve", "--folder", out / "market", "--port", 0, "--json"
         )

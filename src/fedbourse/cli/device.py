@@ -55,6 +55,7 @@ def init(
     lifetime_epsilon: Annotated[float | None, Parameter(group=_PRIVACY)] = None,
     delta: Annotated[float, Parameter(group=_PRIVACY)] = 1e-5,
     data: Annotated[str | None, Parameter(group=_RULES)] = None,
+    separate_cap: Annotated[bool, Parameter(negative=(), group=_PRIVACY)] = False,
     least_price: Annotated[float, Parameter(group=_RULES)] = 0.0,
     least_rounds: Annotated[Whole, Parameter(group=_RULES)] = 1,
     refuse_data: Annotated[list[str] | None, Many] = None,
@@ -68,7 +69,8 @@ def init(
     """Make a device's folder: its key, what privacy is worth to its owner, and its lifetime cap.
 
     Only you can read the folder. Never copy it back from a backup: an old copy has forgotten what
-    was spent since.
+    was spent since. Your user's state folder remembers which data each folder guards: a second
+    folder over the same file, a link to it or a copy of it would double the cap, and is refused.
 
     Examples:
 
@@ -88,6 +90,8 @@ def init(
         The delta of that epsilon.
     data
         Your records: FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
+    separate_cap
+        Let this folder have a cap of its own about data that another folder guards.
     least_rounds
         Refuse tasks with fewer rounds: the fewer there are, the more one unpaid answer costs.
     least_price
@@ -121,7 +125,7 @@ def init(
             only_buyers=tuple(party_named(name, kind="buyer") for name in only_buyer or ()),
         ),
     )
-    with Agent.create(device.folder, settings) as agent:
+    with Agent.create(device.folder, settings, separate_cap=separate_cap) as agent:
         key = agent.folder.key.public
     cap = settings.lifetime_cap
     if as_json:
@@ -134,9 +138,18 @@ def init(
             "public key": key,
             "value": f"{settings.value:g} credits for a unit of rho; it stays here",
             "lifetime cap": f"{cap:.6g} rho, which is epsilon {epsilon_of(cap):.4g} at delta 1e-5",
-            "data": settings.data or "none: an application must bring it",
+            "data": _guarded(settings.data, separate_cap=separate_cap),
         }
     )
+
+
+def _guarded(data: str | None, *, separate_cap: bool) -> str:
+    """Return which data the folder guards, and what is remembered of it."""
+    if data is None:
+        return "none: an application must bring it, and nothing remembers which"
+    if separate_cap:
+        return f"{data}, under a cap of its own beside that of any other folder"
+    return f"{data}, remembered: another folder over the same data is refused"
 
 
 def _cap(rho: float | None, epsilon: float | None, delta: float) -> float:

@@ -247,12 +247,14 @@ def agree(
     owner: str,
     budget: float,
     data: str | None = None,
+    separate_cap: Annotated[bool, Parameter(negative=())] = False,
     public_key: Path | None = None,
 ) -> None:
     """Agree to a recipe, on the owner's own machine, and print the line for the buyer's roster.
 
     Reserves the budget under the device's lifetime cap, and keeps a fixed random choice of records
     in its folder. From then on the device answers this training's rounds, each once, and no others.
+    Data that another device's folder guards is refused: it would have a second cap.
     Start its SuperNode with `--node-config 'fedbourse-device="FOLDER"'`.
 
     For example:
@@ -271,12 +273,17 @@ def agree(
         What is sold, in rho, over all rounds.
     data
         FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file; by default the device's own.
+    separate_cap
+        Let this folder have a cap of its own about data that another folder guards.
     public_key
         The public key that the SuperNode is registered with, so that nobody can take its place.
     """
     from fedbourse.bootstrap.train_agree import agree_to
 
-    print(json.dumps(agree_to(file, folder, owner, budget, data=data, public_key=public_key)))
+    line = agree_to(
+        file, folder, owner, budget, data=data, separate_cap=separate_cap, public_key=public_key
+    )
+    print(json.dumps(line))
 
 
 @train_app.command(name="app")
