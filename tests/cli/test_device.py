@@ -22,8 +22,11 @@ from cli.markets import (
     running_market,
     until,
 )
+from epsilon_units import check_epsilon_units
 from fedbourse.cli import main
 from fedbourse.cli.device_chart import chart
+from fedbourse.cli.device_deals import _print_deal
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.zcdp import epsilon
 from fedbourse.wire.connection import Connection
 
@@ -185,7 +188,9 @@ def test_a_folder_is_for_its_owner_alone_whatever_the_umask(cli, tmp_path) -> No
     finally:
         os.umask(before)
     assert code == 0
-    assert "2 rho, which is epsilon" in out
+    loss = PrivacyLoss.of(2, samples=1000)
+    assert f"2 rho, which is {loss} (in tasks of 1,000 records), at delta 1e-5" in out
+    check_epsilon_units(out)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = list(folder.iterdir())
     assert {"device.json", "device.key", "spend.db"} <= {file.name for file in files}
@@ -198,7 +203,8 @@ def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
     found = json.loads(out)
     assert code == 0
     assert 2.999 < epsilon(rho=found["lifetime_cap"], delta=1e-5) <= 3
-    assert found["lifetime_epsilon"] == epsilon(rho=found["lifetime_cap"], delta=1e-5)
+    loss = PrivacyLoss.of(found["lifetime_cap"], samples=found["lifetime_samples"])
+    assert found | loss.document("lifetime_") == found
 
 
 @pytest.mark.parametrize(
@@ -337,11 +343,16 @@ def test_the_best_reply_is_marked_and_no_other_budget_is_better(world, cli) -> N
     for choice in found["choices"]:
         assert choice["utility"] == pytest.approx(choice["pay"] - 1.3 * choice["budget"])
         assert choice["cap_share"] == choice["budget"] / 5
+        loss = PrivacyLoss.of(choice["budget"], samples=100)
+        assert choice | loss.document() == choice
     asked = world("device", "advise", task, "--budgets", "0.1,0.2", "--folder", folder)
     assert {0.1, 0.2, best["budget"]} == {choice["budget"] for choice in asked["choices"]}
     out = cli("device", "advise", "latest", "--folder", folder)[1]
     assert "best" in out
     assert found["basis"] in out
+    assert str(PrivacyLoss.of(best["budget"], samples=100)) in out
+    assert "not the ratio of two epsilons" in out
+    check_epsilon_units(out)
 
 
 @pytest.mark.parametrize("budgets", ["", "a", "0.1,,0.2", "nan", "-1", "inf"])
@@ -399,6 +410,30 @@ def test_from_joining_to_the_last_receipt(world, cli) -> None:
     assert "not taking part" not in cli("device", "verify", task, "--folder", ann)[1]
 
 
+def test_the_ledger_composes_tasks_each_with_its_own_number_of_records(world, cli, capsys) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    for samples in (100, 40):
+        world.completed(ann, bob, card=TASK_CARD | {"samples": samples})
+    ledger = world("device", "ledger", "--folder", ann)
+    assert [deal["samples"] for deal in ledger["deals"]] == [100, 40]
+    loss = PrivacyLoss.composed((deal["spent"], deal["samples"]) for deal in ledger["deals"])
+    for name, value in loss.document("spent_").items():
+        assert ledger[name] == pytest.approx(value), name
+    for deal in ledger["deals"]:
+        sold = PrivacyLoss.of(deal["budget"], samples=deal["samples"])
+        assert deal | sold.document() == deal
+        _print_deal(deal)  # what run and join print at their end
+        screen = capsys.readouterr().out
+        assert f"which is {sold}" in screen
+        check_epsilon_units(screen)
+    assert ledger["lifetime_samples"] == 100
+    code, out, _ = cli("device", "ledger", "--folder", ann)
+    assert code == 0
+    assert f"{ledger['spent'] / 5:.1%} of the cap's rho; {loss}" in out
+    assert "not the ratio of two epsilons" in out
+    check_epsilon_units(out)
+
+
 def test_an_old_copy_of_the_folder_is_found_out(world, refused, cli, tmp_path) -> None:
     ann, bob = world.device("ann"), world.device("bob")
     task = world.task()
@@ -451,7 +486,7 @@ def test_no_more_than_the_largest_epsilon_is_sold(world) -> None:
         for process in running:
             process.communicate(timeout=WAIT_S)
     (deal,) = world("device", "ledger", "--folder", ann)["deals"]
-    assert 0 < deal["epsilon"] <= 1
+    assert 0 < deal["epsilon_one_record"] <= 1
     assert not deal["value_reported"]
     assert world("device", "ledger", "--folder", bob)["deals"][0]["value_reported"]
 

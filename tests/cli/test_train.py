@@ -58,6 +58,9 @@ def test_a_folder_keeps_spend_and_model_and_the_same_command_asks_nobody_again(
     assert again[2] == ""
     np.testing.assert_array_equal(model_of(tmp_path / "a.npz"), model_of(tmp_path / "b.npz"))
     for document in (json.loads(first[1]), json.loads(again[1])):
+        for line in document["owners"]:
+            assert line["spent_epsilon_one_record"] == pytest.approx(4.73, rel=0.01)
+            assert line["spent_epsilon_whole_owner"] > line["spent_epsilon_one_record"]
         assert [line["spent_rho"] for line in document["owners"]] == pytest.approx([0.5] * 3)
     assert json.loads(first[1])["accuracy"] == json.loads(again[1])["accuracy"]
 

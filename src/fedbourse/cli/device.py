@@ -16,7 +16,9 @@ from fedbourse.cli.device_options import (
     DeviceOptions,
     MarketAddress,
     address,
-    epsilon_of,
+    guarded_text,
+    lifetime_document,
+    lifetime_text,
     open_task,
     token_in,
 )
@@ -34,6 +36,8 @@ from fedbourse.cli.server_options import (
     print_table,
 )
 from fedbourse.errors import InvalidFile, InvalidInput
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text, losses_text
+from fedbourse.privacy.zcdp import DELTA
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -85,7 +89,7 @@ def init(
     lifetime_cap
         The most that is ever spent, over all tasks and markets, in rho.
     lifetime_epsilon
-        The same as an epsilon, at delta.
+        The same as an epsilon about one record, at delta.
     delta
         The delta of that epsilon.
     data
@@ -127,9 +131,9 @@ def init(
     )
     with Agent.create(device.folder, settings, separate_cap=separate_cap) as agent:
         key = agent.folder.key.public
-    cap = settings.lifetime_cap
+    lifetime = lifetime_document(settings.lifetime_cap)
     if as_json:
-        shown = asdict(settings) | {"lifetime_epsilon": epsilon_of(cap), "delta": 1e-5}
+        shown = asdict(settings) | lifetime | {"separate_cap": separate_cap, "delta": DELTA}
         print_json({"folder": str(device.folder), "public_key": key, **shown})
         return
     print_facts(
@@ -137,19 +141,11 @@ def init(
             "folder": f"{device.folder}, which only you can read; keep it, and never restore it",
             "public key": key,
             "value": f"{settings.value:g} credits for a unit of rho; it stays here",
-            "lifetime cap": f"{cap:.6g} rho, which is epsilon {epsilon_of(cap):.4g} at delta 1e-5",
-            "data": _guarded(settings.data, separate_cap=separate_cap),
+            "lifetime cap": lifetime_text(lifetime),
+            "whole owner": NOTES["whole owner"],
+            "data": guarded_text(settings.data, separate_cap=separate_cap),
         }
     )
-
-
-def _guarded(data: str | None, *, separate_cap: bool) -> str:
-    """Return which data the folder guards, and what is remembered of it."""
-    if data is None:
-        return "none: an application must bring it, and nothing remembers which"
-    if separate_cap:
-        return f"{data}, under a cap of its own beside that of any other folder"
-    return f"{data}, remembered: another folder over the same data is refused"
 
 
 def _cap(rho: float | None, epsilon: float | None, delta: float) -> float:
@@ -364,14 +360,15 @@ def _numbers(text: str) -> list[float]:
 def _print_advice(task: str, advice: Advice) -> None:
     best = advice.best
     print_table(
-        ("", "budget rho", "pay", "utility", "epsilon", "of the cap"),
+        ("", "budget rho", "pay", "utility", *EPSILON_HEADS, "of the\ncap's rho"),
         (
             (
                 Text("best", "bold green") if choice == best else "",
                 f"{choice.budget:.6g}",
                 f"{choice.pay:.6f}",
                 f"{choice.utility:.6f}",
-                f"{choice.epsilon:.3f}",
+                epsilon_text(choice.epsilon_one_record),
+                epsilon_text(choice.epsilon_whole_owner),
                 f"{choice.cap_share:.1%}",
             )
             for choice in advice.choices
@@ -389,9 +386,10 @@ def _print_advice(task: str, advice: Advice) -> None:
             "known by": f"{advice.basis}; others sell {advice.others:.6g} rho",
             "best reply": "to sell nothing: others sell for less than your privacy is worth to you"
             if not best.budget
-            else f"{best.budget:.6g} rho for {best.pay:.6f} credits, epsilon {best.epsilon:.3f}",
+            else f"{best.budget:.6g} rho for {best.pay:.6f} credits, {losses_text(asdict(best))}",
             "cap": f"{advice.left:.6g} rho is left of it",
-            "epsilon": "is about one record, at delta 1e-5: nobody who sees all answers becomes "
-            "surer by more than a factor e^epsilon whether it was among yours",
+            "epsilon": "at delta 1e-5: nobody who sees all answers becomes surer by more than a "
+            "factor e^epsilon whether a record was among yours",
+            **NOTES,
         }
     )

@@ -21,6 +21,7 @@ from fedbourse.cli.server_options import (
     write_bytes,
 )
 from fedbourse.errors import InvalidInput
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -368,14 +369,15 @@ def _address(text: str) -> str:
 def _print(trained: Trained, file: str) -> None:
     document = trained.document
     print_table(
-        ("owner", "budget rho", "answered", "spent rho", "epsilon", "last refusal"),
+        ("owner", "budget rho", "answered", "spent rho", *EPSILON_HEADS, "last refusal"),
         [
             (
                 line["owner"],
                 f"{line['budget']:g}",
                 f"{line['answered']}/{document['rounds']}",
                 f"{line['spent_rho']:.4g}",
-                f"{line['spent_epsilon']:.3f}",
+                epsilon_text(line["spent_epsilon_one_record"]),
+                epsilon_text(line["spent_epsilon_whole_owner"]),
                 line["refused"] or "-",
             )
             for line in document["owners"]
@@ -387,7 +389,8 @@ def _print(trained: Trained, file: str) -> None:
         "noise": "simulated from the seed: it protects nobody"
         if document["noise"] == "simulated"
         else document["noise"],
-        "privacy": f"epsilon is about one record, at delta {document['delta']:g}",
+        "privacy": f"epsilon at delta {document['delta']:g}; the whole owner is "
+        f"{NOTES['whole owner']}",
         "accuracy": f"{document['accuracy']:.1%} (loss {document['loss']:.4f}) on the buyer's own "
         "records",
         "model": file,
