@@ -1,5 +1,7 @@
 """Settings for all tests."""
 
+from itertools import count
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -8,6 +10,15 @@ settings.register_profile("fedbourse", deadline=None, suppress_health_check=[Hea
 settings.load_profile("fedbourse")
 
 pytest_plugins = ["databases"]
+_states = count()
+
+
+@pytest.fixture(autouse=True)
+def state_folder(monkeypatch, tmp_path_factory):
+    """Give each test a user's state folder of its own, which is made when something is kept."""
+    folder = tmp_path_factory.getbasetemp() / f"state-{next(_states)}"
+    monkeypatch.setenv("FEDBOURSE_STATE", str(folder))
+    return folder
 
 
 @pytest.hookimpl(trylast=True)

@@ -93,6 +93,19 @@ def whole_number(
     return int(result)
 
 
+def rounded_up(exact: Fraction) -> float:
+    """Return the smallest float that is not below a fraction; infinity beyond the largest one.
+
+    >>> rounded_up(Fraction(1, 3)) > Fraction(1, 3), rounded_up(Fraction(1, 2))
+    (True, 0.5)
+    """
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
 def _range(above: float, at_least: float, at_most: float) -> str:
     parts = []
     if above > -math.inf:

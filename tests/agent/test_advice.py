@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agent.malicious_market import CARD
 from fedbourse.agent.advice import advise
 from fedbourse.errors import InvalidInput
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.wire.card import TaskCard
 
 ANNOUNCED = {"total_budget": 1.0, "reward_micro": 3_000_000, "tick": 2, "interested": 4}
@@ -39,12 +40,15 @@ def test_no_budget_on_a_fine_grid_beats_the_best(value, total, reward, left) -> 
 def test_pay_epsilon_and_share_rise_with_the_budget(value, total) -> None:
     advice = asked({**ANNOUNCED, "total_budget": total}, value=value)
     assert advice.best in advice.choices
-    for name in ("budget", "pay", "epsilon", "cap_share"):
+    for name in ("budget", "pay", "epsilon_one_record", "epsilon_whole_owner", "cap_share"):
         column = [getattr(choice, name) for choice in advice.choices]
         assert column == sorted(column), name
     for choice in advice.choices:
         assert choice.pay <= advice.reward
         assert choice.cap_share == choice.budget / 5.0
+        loss = PrivacyLoss.of(choice.budget, samples=CARD.samples)
+        assert choice.epsilon_one_record == loss.epsilon_one_record
+        assert choice.epsilon_whole_owner == loss.epsilon_whole_owner
         assert choice.utility == pytest.approx(choice.pay - value * choice.budget)
 
 

@@ -14,7 +14,6 @@ from fedbourse.errors import CannotWrite, FedbourseError, InvalidFile, InvalidIn
 SETTINGS = DeviceSettings(
     value=1.5,
     lifetime_cap=3.0,
-    data="records.csv:kind",
     answers="float32",
     risk_rounds=2,
     limits=Limits(least_price=2.0, refused_data=("health",), only_buyers=("buyer:acme",)),
@@ -22,9 +21,11 @@ SETTINGS = DeviceSettings(
 
 
 def test_what_was_said_is_read_again(tmp_path: Path) -> None:
-    made = DeviceFolder.create(tmp_path / "device", SETTINGS)
+    (tmp_path / "records.csv").write_text("height,kind\n1,cat\n")
+    settings = replace(SETTINGS, data=f"{tmp_path}/records.csv:kind")
+    made = DeviceFolder.create(tmp_path / "device", settings)
     again = DeviceFolder(tmp_path / "device")
-    assert again.settings == made.settings == SETTINGS
+    assert again.settings == made.settings == settings
     assert again.key.public == made.key.public
     assert again.records_secret == made.records_secret
 

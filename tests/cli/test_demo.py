@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epsilon_units import check_epsilon_units
 from fedbourse import Accuracy, Training, epsilon
 from fedbourse.cli import main
 from fedbourse.learning.data import load
 from fedbourse.learning.records import Scaling
+from fedbourse.privacy.loss import PrivacyLoss
 
 SMALL = ["--data", "synthetic:d=6,n=4000", "--samples", "60", "--rounds", "8", "--reward", "1"]
 
@@ -60,7 +62,10 @@ def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
     assert page.count("<svg") == 3
     for owner in report["owners"]:
         assert f"<td>{owner['owner']}</td>" in page
-        assert f"{owner['spent_epsilon']:.3f}" in page
+        loss = PrivacyLoss.of(owner["spent"], samples=report["card"]["samples"])
+        assert f">{loss.one_record_text}</td>" in page
+        assert f">{loss.whole_owner_text}</td>" in page
+    check_epsilon_units(page)
     for level in report["accuracy"]["predicted"].values():
         assert f"{100 * level:.2f}" in page
 
@@ -68,8 +73,9 @@ def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
 def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
     code, out, err = demo(*SMALL)
     assert code == 0
-    assert "budget rho" in out
-    assert "of its cap" in out
+    assert "cap's rho" in out
+    assert "not the ratio of two epsilons" in out
+    check_epsilon_units(out)
     assert "predicted  paper" in out
     assert "reward 1.000000 = earned 1.000000 + refunded 0.000000" in out
     assert "report.html" in out

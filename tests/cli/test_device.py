@@ -22,8 +22,11 @@ from cli.markets import (
     running_market,
     until,
 )
+from epsilon_units import check_epsilon_units
 from fedbourse.cli import main
 from fedbourse.cli.device_chart import chart
+from fedbourse.cli.device_deals import _print_deal
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.zcdp import epsilon
 from fedbourse.wire.connection import Connection
 
@@ -96,7 +99,7 @@ class World:
     def device(self, name: str, *options: object, value: float = 1.0):
         """Make a device with records, and enrol it."""
         folder, table = self.folder / name, self.folder / f"{name}.csv"
-        heights = 170 + 10 * np.random.default_rng(len(name)).normal(size=150)
+        heights = 170 + 10 * np.random.default_rng(list(name.encode())).normal(size=150)
         rows = [f"{i},{h:.1f},{'dog' if h > 170 else 'cat'}" for i, h in enumerate(heights)]
         table.write_text("\n".join(["id,height,kind", *rows]) + "\n")
         made = ("init", "--value", value, "--lifetime-cap", 5, "--data", table, *options)
@@ -185,7 +188,9 @@ def test_a_folder_is_for_its_owner_alone_whatever_the_umask(cli, tmp_path) -> No
     finally:
         os.umask(before)
     assert code == 0
-    assert "2 rho, which is epsilon" in out
+    loss = PrivacyLoss.of(2, samples=1000)
+    assert f"2 rho, which is {loss} (in tasks of 1,000 records), at delta 1e-5" in out
+    check_epsilon_units(out)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = list(folder.iterdir())
     assert {"device.json", "device.key", "spend.db"} <= {file.name for file in files}
@@ -198,7 +203,8 @@ def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
     found = json.loads(out)
     assert code == 0
     assert 2.999 < epsilon(rho=found["lifetime_cap"], delta=1e-5) <= 3
-    assert found["lifetime_epsilon"] == epsilon(rho=found["lifetime_cap"], delta=1e-5)
+    loss = PrivacyLoss.of(found["lifetime_cap"], samples=found["lifetime_samples"])
+    assert found | loss.document("lifetime_") == found
 
 
 @pytest.mark.parametrize(
@@ -240,6 +246,31 @@ def test_a_device_is_never_overwritten_and_strangers_files_are_left_alone(
     (tmp_path / "two" / "letter.txt").write_text("mine")
     assert "letter.txt" in refused(*init, tmp_path / "two")[1]
     assert refused(*init, tmp_path / "two" / "letter.txt")[0] == 5
+
+
+def test_a_second_folder_over_the_same_data_needs_a_separate_cap(
+    refused, cli, tmp_path, state_folder
+) -> None:
+    table = tmp_path / "records.csv"
+    table.write_text("height,kind\n1,cat\n")
+    init = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--data")
+    code, out, _ = cli(*init, table, "--folder", tmp_path / "one")
+    assert code == 0
+    assert "remembered: another folder over the same data is refused" in out
+    code, said = refused(*init, f"{table}:kind", "--folder", tmp_path / "two")
+    assert (code, f"guarded already by the device folder {tmp_path}/one" in said) == (11, True)
+    assert not (tmp_path / "two").exists()
+    code, out, _ = cli(*init, table, "--separate-cap", "--folder", tmp_path / "two")
+    assert code == 0
+    assert "under a cap of its own" in out
+    (state_folder / "data-registry.json").write_text("{")
+    code, said = refused(*init, table, "--folder", tmp_path / "three")
+    assert (code, "data-registry.json is damaged" in said) == (2, True)
+
+
+def test_without_a_file_it_is_said_that_nothing_is_remembered(cli, tmp_path) -> None:
+    init = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", tmp_path / "device")
+    assert "nothing remembers which" in cli(*init)[1]
 
 
 @pytest.mark.parametrize("name", ["tasks", "advise latest", "run", "ledger", "verify latest"])
@@ -312,11 +343,16 @@ def test_the_best_reply_is_marked_and_no_other_budget_is_better(world, cli) -> N
     for choice in found["choices"]:
         assert choice["utility"] == pytest.approx(choice["pay"] - 1.3 * choice["budget"])
         assert choice["cap_share"] == choice["budget"] / 5
+        loss = PrivacyLoss.of(choice["budget"], samples=100)
+        assert choice | loss.document() == choice
     asked = world("device", "advise", task, "--budgets", "0.1,0.2", "--folder", folder)
     assert {0.1, 0.2, best["budget"]} == {choice["budget"] for choice in asked["choices"]}
     out = cli("device", "advise", "latest", "--folder", folder)[1]
     assert "best" in out
     assert found["basis"] in out
+    assert str(PrivacyLoss.of(best["budget"], samples=100)) in out
+    assert "not the ratio of two epsilons" in out
+    check_epsilon_units(out)
 
 
 @pytest.mark.parametrize("budgets", ["", "a", "0.1,,0.2", "nan", "-1", "inf"])
@@ -374,6 +410,30 @@ def test_from_joining_to_the_last_receipt(world, cli) -> None:
     assert "not taking part" not in cli("device", "verify", task, "--folder", ann)[1]
 
 
+def test_the_ledger_composes_tasks_each_with_its_own_number_of_records(world, cli, capsys) -> None:
+    ann, bob = world.device("ann"), world.device("bob")
+    for samples in (100, 40):
+        world.completed(ann, bob, card=TASK_CARD | {"samples": samples})
+    ledger = world("device", "ledger", "--folder", ann)
+    assert [deal["samples"] for deal in ledger["deals"]] == [100, 40]
+    loss = PrivacyLoss.composed((deal["spent"], deal["samples"]) for deal in ledger["deals"])
+    for name, value in loss.document("spent_").items():
+        assert ledger[name] == pytest.approx(value), name
+    for deal in ledger["deals"]:
+        sold = PrivacyLoss.of(deal["budget"], samples=deal["samples"])
+        assert deal | sold.document() == deal
+        _print_deal(deal)  # what run and join print at their end
+        screen = capsys.readouterr().out
+        assert f"which is {sold}" in screen
+        check_epsilon_units(screen)
+    assert ledger["lifetime_samples"] == 100
+    code, out, _ = cli("device", "ledger", "--folder", ann)
+    assert code == 0
+    assert f"{ledger['spent'] / 5:.1%} of the cap's rho; {loss}" in out
+    assert "not the ratio of two epsilons" in out
+    check_epsilon_units(out)
+
+
 def test_an_old_copy_of_the_folder_is_found_out(world, refused, cli, tmp_path) -> None:
     ann, bob = world.device("ann"), world.device("bob")
     task = world.task()
@@ -426,7 +486,7 @@ def test_no_more_than_the_largest_epsilon_is_sold(world) -> None:
         for process in running:
             process.communicate(timeout=WAIT_S)
     (deal,) = world("device", "ledger", "--folder", ann)["deals"]
-    assert 0 < deal["epsilon"] <= 1
+    assert 0 < deal["epsilon_one_record"] <= 1
     assert not deal["value_reported"]
     assert world("device", "ledger", "--folder", bob)["deals"][0]["value_reported"]
 

@@ -58,6 +58,9 @@ def test_a_folder_keeps_spend_and_model_and_the_same_command_asks_nobody_again(
     assert again[2] == ""
     np.testing.assert_array_equal(model_of(tmp_path / "a.npz"), model_of(tmp_path / "b.npz"))
     for document in (json.loads(first[1]), json.loads(again[1])):
+        for line in document["owners"]:
+            assert line["spent_epsilon_one_record"] == pytest.approx(4.73, rel=0.01)
+            assert line["spent_epsilon_whole_owner"] > line["spent_epsilon_one_record"]
         assert [line["spent_rho"] for line in document["owners"]] == pytest.approx([0.5] * 3)
     assert json.loads(first[1])["accuracy"] == json.loads(again[1])["accuracy"]
 
@@ -136,6 +139,21 @@ def test_an_owner_agrees_on_its_own_machine(
     assert len(answer) == 24
     assert main([*agree, "--budget", "0.75"]) == 0  # nothing changes
     assert [account.charged for account in device.accounts()] == [1]
+
+
+def test_data_that_another_device_guards_cannot_be_agreed_to_without_a_separate_cap(
+    agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, path, agree = agreed
+    assert main([*agree, "--budget", "0.5"]) == 0
+    DeviceFolder.create(path / "other", DeviceSettings(value=1.0, lifetime_cap=1.0))
+    again = [str(path / "other") if part == str(path / "device") else part for part in agree]
+    capsys.readouterr()
+    assert main([*again, "--budget", "0.5"]) == 11
+    assert f"guarded already by the device folder {path}/device" in capsys.readouterr().err
+    assert FlowerDevice(path / "other").accounts() == []
+    assert main([*again, "--budget", "0.5", "--separate-cap"]) == 0
+    assert main([*again, "--budget", "0.5"]) == 0  # it was said before
 
 
 def test_an_owner_cannot_agree_beyond_its_cap_or_without_the_columns(

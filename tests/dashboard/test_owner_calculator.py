@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from epsilon_units import check_epsilon_units
 from fedbourse.agent.advice import advise
 from fedbourse.dashboard import epsilon_table as tables
 from fedbourse.dashboard.epsilon_table import EpsilonTable, epsilon_table
@@ -154,8 +155,12 @@ def test_the_sentence_has_what_python_says(visitor, town):
     text = page.locator("#sentence").inner_text()
     assert f"you earn {choice.pay:.4g} credits" in text
     shown = float(page.locator("#loss").inner_text())
-    assert choice.epsilon <= shown <= 1.01 * choice.epsilon + 1e-3
-    assert "27.8 % of your lifetime cap" in text
+    proved = choice.epsilon_one_record
+    assert proved <= shown <= 1.01 * proved + 1e-3
+    whole = float(page.locator("#whole-loss").inner_text().replace(",", ""))
+    assert choice.epsilon_whole_owner <= whole <= 1.01 * choice.epsilon_whole_owner + 1
+    assert "27.8 % of your lifetime cap's rho" in text
+    check_epsilon_units(text)
     assert f"Your best reply is {advice.best.budget:.4g} rho" in text
     page.get_by_role("button", name="Best reply").click()
     assert float(page.locator("#budget").input_value()) == pytest.approx(

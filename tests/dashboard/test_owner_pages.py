@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from fedbourse.dashboard.words import credits, epsilon, figure
+from epsilon_units import check_epsilon_units
+from fedbourse.dashboard.words import credits, figure, losses
 from fedbourse.errors import Withdrawn
 from fedbourse.market import selling
 from web.worlds import STATES, Person
@@ -37,7 +38,10 @@ def test_own_tasks_show_pay_and_spend(client, town):
     assert line.answered == 2
     assert credits(line.payment) in text
     assert "2 of 2" in text
-    assert f"{figure(line.budget)} rho<small>epsilon {epsilon(line.budget)}</small>" in text
+    words = losses(line.budget, town.completed.card.samples)
+    assert f"{figure(line.budget)} rho<small>{words}</small>" in text
+    check_epsilon_units(text)
+    check_epsilon_units(client.get(f"/tasks/{town.completed.id}").text)
     assert f"<b>{credits(town.trading.balance(town.owner.party))}</b>" in text
     half = line_of(town, town.training, town.owner)
     assert figure(half.budget) in text

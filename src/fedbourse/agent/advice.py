@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game import Uniform, equilibrium, share_at
-from fedbourse.privacy.zcdp import DELTA, epsilon
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
 from fedbourse.wire.incentives import incentive
 
@@ -30,10 +30,12 @@ class Choice:
     """rho."""
     pay: float
     """Credits for all rounds."""
-    epsilon: float
+    epsilon_one_record: float
     """What somebody may learn about one record, at delta 1e-5."""
+    epsilon_whole_owner: float | None
+    """What somebody may learn about all of the owner's records together; None: anything."""
     cap_share: float
-    """The part of the lifetime cap."""
+    """The part of the lifetime cap, in rho."""
     utility: float
     """Pay less what the privacy is worth to the owner, in credits."""
 
@@ -73,10 +75,12 @@ def advise(
 
     def choice(budget: float) -> Choice:
         pay = reward * budget / (budget + others) if budget else 0.0
+        loss = PrivacyLoss.of(budget, samples=card.samples)
         return Choice(
             budget=budget,
             pay=pay,
-            epsilon=float(epsilon(rho=budget, delta=DELTA)) if budget else 0.0,
+            epsilon_one_record=loss.epsilon_one_record,
+            epsilon_whole_owner=loss.document()["epsilon_whole_owner"],
             cap_share=budget / lifetime_cap,
             utility=pay - value * budget,
         )

@@ -99,10 +99,19 @@ class Agent:
 
     @classmethod
     def create(
-        cls, folder: str | os.PathLike[str], settings: DeviceSettings, **options: Any
+        cls,
+        folder: str | os.PathLike[str],
+        settings: DeviceSettings,
+        *,
+        separate_cap: bool = False,
+        **options: Any,
     ) -> Agent:
-        """Make a device's folder, readable by its owner alone, and open it."""
-        DeviceFolder.create(folder, settings)
+        """Make a device's folder, readable by its owner alone, and open it.
+
+        A data file that another folder guards is refused, unless ``separate_cap`` says that a
+        second lifetime cap about the same records is meant.
+        """
+        DeviceFolder.create(folder, settings, separate_cap=separate_cap)
         return cls(folder, **options)
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from fedbourse.agent.data_registry import DataFile, DataRegistry
 from fedbourse.agent.policy import Limits
 from fedbourse.agent.spend_store import SpendStore
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotFound
@@ -94,11 +95,27 @@ class DeviceFolder:
         self.key = SigningKey.load(self.path / "device.key")
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: DeviceSettings) -> DeviceFolder:
-        """Make a folder that only its owner can read."""
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: DeviceSettings,
+        *,
+        separate_cap: bool = False,
+    ) -> DeviceFolder:
+        """Make a folder that only its owner can read, and remember which data it guards.
+
+        Data that another folder guards is refused, unless ``separate_cap`` says that a second
+        lifetime cap about the same records is meant. Where an application brings the data, no
+        file is named, and nothing is remembered.
+        """
         folder = Path(path)
         if (folder / "device.json").exists():
             raise CannotWrite(f"{folder} is a device's folder already; it is never overwritten")
+        key_file = folder / "device.key"
+        file = None if settings.data is None else DataFile.named(settings.data)
+        if file is not None and not separate_cap:  # before anything is made
+            begun = SigningKey.load(key_file).public if key_file.exists() else None
+            DataRegistry().check(file, key=begun)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -107,8 +124,11 @@ class DeviceFolder:
                 raise CannotWrite(
                     f"{folder} must be a new or an empty folder; it has {strangers[0]}"
                 )
-            if not (folder / "device.key").exists():  # else this was begun before
-                SigningKey.generate().save(folder / "device.key")
+            if not key_file.exists():  # else this was begun before
+                SigningKey.generate().save(key_file)
+            if file is not None:
+                key = SigningKey.load(key_file).public
+                DataRegistry().add(file, folder=folder, key=key, separate_cap=separate_cap)
             SpendStore(folder / _SPEND).close()
             document = {"version": _VERSION, **asdict(settings)}
             draft = folder / "device.json.new"
@@ -122,6 +142,12 @@ class DeviceFolder:
         except OSError as error:
             raise CannotWrite(f"{folder}: {error.strerror}") from None
         return cls(folder)
+
+    def guard_data(self, name: str, *, separate_cap: bool = False) -> None:
+        """Remember that this folder guards FILE[:LABEL_COLUMN]; refuse what another one guards."""
+        DataRegistry().add(
+            DataFile.named(name), folder=self.path, key=self.key.public, separate_cap=separate_cap
+        )
 
     @property
     def spend_file(self) -> Path:

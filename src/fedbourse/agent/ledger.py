@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from fedbourse.agent.deals import deal_name
+from fedbourse.privacy.loss import PrivacyLoss
 
 if TYPE_CHECKING:
     from fedbourse.agent.deals import Deal, Deals, Refusal
@@ -29,6 +30,11 @@ class Entry:
     receipts: int
     earned_micro: int
 
+    @property
+    def samples(self) -> int:
+        """Return m, the records that each answer of the task is the mean of."""
+        return self.deal.card.samples
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -45,6 +51,19 @@ class Ledger:
         """Return the rho that is gone, over all tasks and markets."""
         found: tuple[Entry | Account, ...] = (*self.entries, *self.elsewhere)
         return sum((each.spent for each in found), Fraction(0))
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """Return what is gone as people read it, over all tasks with the m of each."""
+        sold = [(entry.spent, entry.samples) for entry in self.entries]
+        elsewhere = [(account.spent, account.terms.samples) for account in self.elsewhere]
+        return PrivacyLoss.composed([*sold, *elsewhere])
+
+    @property
+    def samples_max(self) -> int | None:
+        """Return the largest m of any task so far; None where there was none."""
+        elsewhere = (account.terms.samples for account in self.elsewhere)
+        return max((*(entry.samples for entry in self.entries), *elsewhere), default=None)
 
     @property
     def reserved(self) -> Fraction:

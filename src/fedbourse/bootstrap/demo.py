@@ -61,7 +61,7 @@ class DemoSettings:
     dropout: float = 0.0
     """How often an owner is away in a round."""
     cap_epsilon: float = 8.0
-    """Every owner's lifetime cap, as an epsilon at delta 1e-5."""
+    """Every owner's lifetime cap, as an epsilon about one record at delta 1e-5."""
     seed: int = 0
 
 

@@ -72,7 +72,11 @@ def network_demo(
     """Carry out the trade in a new folder, and return what came of it."""
     started = time.monotonic()
     _new_folder(out)
-    with ended_by_sigterm(), Processes(out, within_s=WITHIN_S) as processes:
+    with (
+        ended_by_sigterm(),
+        # Simulated owners: what their folders guard is remembered in the demonstration alone.
+        Processes(out, within_s=WITHIN_S, state=out / "state") as processes,
+    ):
         serving = processes.start(
             "market", "serve", "--folder", out / "market", "--port", 0, "--json"
         )
@@ -249,7 +253,8 @@ class _Demo:
             "device": part.name,
             "value": part.value,
             "budget": deal["budget"],
-            "epsilon": deal["epsilon"],
+            "epsilon_one_record": deal["epsilon_one_record"],
+            "epsilon_whole_owner": deal["epsilon_whole_owner"],
             "spent": deal["spent"],
             "payment_micro": line["payment_micro"],
             "earned_micro": line["earned_micro"],

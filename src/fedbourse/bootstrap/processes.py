@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from fedbourse.agent.data_registry import STATE
 from fedbourse.errors import FedbourseError, Unreachable
 
 if TYPE_CHECKING:
@@ -25,9 +26,15 @@ _END_S = 10.0
 class Processes:
     """Starts commands, and ends them all with the block."""
 
-    def __init__(self, logs: Path, *, within_s: float) -> None:
-        """Keep what they say on standard error in a folder; everything ends within a time."""
+    def __init__(self, logs: Path, *, within_s: float, state: Path) -> None:
+        """Keep what they say on standard error in a folder; everything ends within a time.
+
+        ``state`` is their user's state folder, so that nothing stays in that of who runs this.
+        """
         self._logs, self._ends = logs, time.monotonic() + within_s
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("FEDBOURSE_")
+        } | {STATE: str(state)}
         self._running: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
 
@@ -61,7 +68,7 @@ class Processes:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={k: v for k, v in os.environ.items() if not k.startswith("FEDBOURSE_")},
+                env=self._environment,
             )
             self._running.append(process)
         return process

@@ -34,8 +34,9 @@ from fedbourse.learning.data import load
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines.local import LocalEngine
 from fedbourse.learning.partition import partition
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
-from fedbourse.privacy.zcdp import DELTA, epsilon
+from fedbourse.privacy.zcdp import DELTA
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -365,7 +366,7 @@ class _Heard:
                     "budget": member.budget,
                     "answered": int(k),
                     "spent_rho": rho,
-                    "spent_epsilon": epsilon(rho=rho, delta=DELTA) if rho else 0.0,
+                    **PrivacyLoss.of(rho, samples=self.job.recipe.samples).document("spent_"),
                     "refused": self._refused.get(member.owner),
                 }
                 for member, k, rho in zip(self.job.roster, answered, used, strict=True)

@@ -34,15 +34,20 @@ def agree_to(
     budget: float,
     *,
     data: str | None = None,
+    separate_cap: bool = False,
     public_key: Path | None = None,
 ) -> Agreed:
-    """Agree to the recipe of a file with the device of a folder."""
+    """Agree to the recipe of a file with the device of a folder.
+
+    Data that another folder guards is refused, unless a ``separate_cap`` is meant.
+    """
     recipe = Recipe.read(file)
     member = Member(owner, budget, recipe.terms(budget).digest, _key(public_key))
     device = FlowerDevice(folder)
     name = data or device.folder.settings.data
     if name is None:
         raise InvalidInput(f"{folder} knows no data; name it with --data FILE[:LABEL_COLUMN]")
+    device.folder.guard_data(name, separate_cap=separate_cap)
     source, checks = FileData(name), list[DataCheck]()
 
     def records() -> DeviceRecords:

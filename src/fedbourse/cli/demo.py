@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fedbourse.cli.option_values import Whole, low_and_high, number_or_best
 from fedbourse.errors import CannotWrite
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, PrivacyLoss
 from fedbourse.units import credits_text, number, whole_number
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def demo(
     dropout
         How often an owner is away in a round, between 0 and 1; it then neither spends nor earns.
     cap_epsilon
-        Every owner's lifetime cap over all tasks, as an epsilon at delta 1e-5.
+        Every owner's lifetime cap over all tasks, as an epsilon about one record at delta 1e-5.
     out
         The folder for the report; it is made if need be.
     as_json
@@ -178,16 +179,19 @@ def _print(report: dict[str, Any], out: Path) -> None:
 
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("owner", "budget rho", "pay", "answered", "earned", "epsilon spent", "of its cap"):
+    heads = ("owner", "budget\nrho", "pay", "answered", "earned", *EPSILON_HEADS)
+    for name in (*heads, "of its\ncap's rho"):
         table.add_column(name, justify="right", no_wrap=True)
     for owner in report["owners"]:
+        loss = PrivacyLoss.of(owner["spent"], samples=report["card"]["samples"])
         table.add_row(
             str(owner["owner"]),
             f"{owner['budget']:.5f}",
             credits_text(owner["payment_micro"]),
             f"{owner['answered']}/{report['card']['rounds']}",
             credits_text(owner["earned_micro"]),
-            f"{owner['spent_epsilon']:.3f}",
+            loss.one_record_text,
+            loss.whole_owner_text,
             f"{owner['cap_share']:.1%}",
         )
     console.print(table)
@@ -199,8 +203,9 @@ def _print(report: dict[str, Any], out: Path) -> None:
     lines = {
         "took part": f"{report['participants']} of {report['interested']} owners; none could gain "
         f"more than {report['regret']:.2g} by another budget",
-        "privacy": f"epsilon is about one record, at delta {report['delta']:g}; the cap is epsilon "
-        f"{report['origin']['cap_epsilon']:g} over all tasks",
+        "privacy": f"epsilon is of what was spent, at delta {report['delta']:g}; the cap over all "
+        f"tasks is epsilon {report['origin']['cap_epsilon']:g} about one record",
+        **NOTES,
         "noise": "exact, as on a device"
         if report["origin"]["noise"] == "exact"
         else "simulated from the seed: it protects nobody; --noise exact is what devices use",

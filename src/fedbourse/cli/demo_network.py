@@ -18,7 +18,10 @@ from fedbourse.cli.server_options import (
     print_line,
     print_table,
 )
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text
 from fedbourse.units import credits_text
+
+_HEADS = ("device", "value", "budget rho")
 
 
 def demo_network(
@@ -62,13 +65,14 @@ def demo_network(
 
 def _print(facts: dict[str, Any], out: Path) -> None:
     print_table(
-        ("device", "value", "budget rho", "epsilon", "promised", "earned", "answered", "state"),
+        (*_HEADS, *EPSILON_HEADS, "promised", "earned", "answered", "state"),
         (
             (
                 device["device"],
                 f"{device['value']:g}",
                 f"{device['budget']:.6f}",
-                f"{device['epsilon']:.3f}",
+                epsilon_text(device["epsilon_one_record"]),
+                epsilon_text(device["epsilon_whole_owner"]),
                 credits_text(device["payment_micro"]),
                 credits_text(device["earned_micro"]),
                 f"{device['answered']}/{facts['rounds']}",
@@ -91,6 +95,7 @@ def _print(facts: dict[str, Any], out: Path) -> None:
             "verified": f"by the auditor: {verified['task']} checks of the task and "
             f"{verified['books']} of the books are right; by {len(verified['devices'])} devices: "
             f"all of theirs",
+            "epsilon": f"at delta 1e-5; the whole owner is {NOTES['whole owner']}",
             "folder": out,
             "seconds": facts["seconds"],
         }

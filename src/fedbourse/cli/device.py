@@ -17,7 +17,9 @@ from fedbourse.cli.device_options import (
     DeviceOptions,
     MarketAddress,
     address,
-    epsilon_of,
+    guarded_text,
+    lifetime_document,
+    lifetime_text,
     open_task,
     token_in,
 )
@@ -35,6 +37,8 @@ from fedbourse.cli.server_options import (
     print_table,
 )
 from fedbourse.errors import InvalidFile, InvalidInput
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text, losses_text
+from fedbourse.privacy.zcdp import DELTA
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ def init(
     lifetime_epsilon: Annotated[float | None, Parameter(group=_PRIVACY)] = None,
     delta: Annotated[float, Parameter(group=_PRIVACY)] = 1e-5,
     data: Annotated[str | None, Parameter(group=_RULES)] = None,
+    separate_cap: Annotated[bool, Parameter(negative=(), group=_PRIVACY)] = False,
     least_price: Annotated[float, Parameter(group=_RULES)] = 0.0,
     least_rounds: Annotated[Whole, Parameter(group=_RULES)] = 1,
     refuse_data: Annotated[list[str] | None, Many] = None,
@@ -70,7 +75,8 @@ def init(
     """Make a device's folder: its key, what privacy is worth to its owner, and its lifetime cap.
 
     Only you can read the folder. Never copy it back from a backup: an old copy has forgotten what
-    was spent since.
+    was spent since. Your user's state folder remembers which data each folder guards: a second
+    folder over the same file, a link to it or a copy of it would double the cap, and is refused.
 
     Examples:
 
@@ -85,11 +91,13 @@ def init(
     lifetime_cap
         The most that is ever spent, over all tasks and markets, in rho.
     lifetime_epsilon
-        The same as an epsilon, at delta.
+        The same as an epsilon about one record, at delta.
     delta
         The delta of that epsilon.
     data
         Your records: FILE[:LABEL_COLUMN], a .csv, .parquet, .arrow or .npz file.
+    separate_cap
+        Let this folder have a cap of its own about data that another folder guards.
     least_rounds
         Refuse tasks with fewer rounds: the fewer there are, the more one unpaid answer costs.
     least_price
@@ -127,11 +135,11 @@ def init(
             accept_upfront=accept_upfront,
         ),
     )
-    with Agent.create(device.folder, settings) as agent:
+    with Agent.create(device.folder, settings, separate_cap=separate_cap) as agent:
         key = agent.folder.key.public
-    cap = settings.lifetime_cap
+    lifetime = lifetime_document(settings.lifetime_cap)
     if as_json:
-        shown = asdict(settings) | {"lifetime_epsilon": epsilon_of(cap), "delta": 1e-5}
+        shown = asdict(settings) | lifetime | {"separate_cap": separate_cap, "delta": DELTA}
         print_json({"folder": str(device.folder), "public_key": key, **shown})
         return
     print_facts(
@@ -139,8 +147,9 @@ def init(
             "folder": f"{device.folder}, which only you can read; keep it, and never restore it",
             "public key": key,
             "value": f"{settings.value:g} credits for a unit of rho; it stays here",
-            "lifetime cap": f"{cap:.6g} rho, which is epsilon {epsilon_of(cap):.4g} at delta 1e-5",
-            "data": settings.data or "none: an application must bring it",
+            "lifetime cap": lifetime_text(lifetime),
+            "whole owner": NOTES["whole owner"],
+            "data": guarded_text(settings.data, separate_cap=separate_cap),
         }
     )
 
@@ -360,14 +369,15 @@ def _numbers(text: str) -> list[float]:
 def _print_advice(task: str, advice: Advice, check: DataCheck | None) -> None:
     best = advice.best
     print_table(
-        ("", "budget rho", "pay", "utility", "epsilon", "of the cap"),
+        ("", "budget rho", "pay", "utility", *EPSILON_HEADS, "of the\ncap's rho"),
         (
             (
                 Text("best", "bold green") if choice == best else "",
                 f"{choice.budget:.6g}",
                 f"{choice.pay:.6f}",
                 f"{choice.utility:.6f}",
-                f"{choice.epsilon:.3f}",
+                epsilon_text(choice.epsilon_one_record),
+                epsilon_text(choice.epsilon_whole_owner),
                 f"{choice.cap_share:.1%}",
             )
             for choice in advice.choices
@@ -385,13 +395,14 @@ def _print_advice(task: str, advice: Advice, check: DataCheck | None) -> None:
             "known by": f"{advice.basis}; others sell {advice.others:.6g} rho",
             "best reply": f"to sell nothing: {advice.reason}"
             if not best.budget
-            else f"{best.budget:.6g} rho for {best.pay:.6f} credits, epsilon {best.epsilon:.3f}",
+            else f"{best.budget:.6g} rho for {best.pay:.6f} credits, {losses_text(asdict(best))}",
             "rules of pay": advice.incentive,
             "cap": f"{advice.left:.6g} rho is left of it",
             "records": "an application brings them"
             if check is None
             else f"{fit_sentence(check)}; used: {used_sentence(check)}; only you see this",
-            "epsilon": "is about one record, at delta 1e-5: nobody who sees all answers becomes "
-            "surer by more than a factor e^epsilon whether it was among yours",
+            "epsilon": "at delta 1e-5: nobody who sees all answers becomes surer by more than a "
+            "factor e^epsilon whether a record was among yours",
+            **NOTES,
         }
     )

@@ -22,6 +22,7 @@ from fedbourse.cli.device_options import (
 )
 from fedbourse.cli.server_options import Json, plain, print_facts, print_json, print_line
 from fedbourse.errors import InvalidInput
+from fedbourse.privacy.loss import losses_text
 from fedbourse.units import credits_text, number
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def join(
     budget
         The budget to sell in rho, whatever others do; or best, which follows what is announced.
     max_epsilon
-        Sell no more than this epsilon, at delta 1e-5.
+        Sell no more than this epsilon about one record, at delta 1e-5.
     report_value
         Tell the market what your privacy is worth to you, or withhold it.
     no_wait
@@ -201,11 +202,11 @@ def _print_deal(deal: dict[str, Any]) -> None:
     }
     if deal["payment_micro"]:
         facts |= {
-            "sold": f"{deal['budget']:.6g} rho, which is epsilon {deal['epsilon']:.3f}",
+            "sold": f"{deal['budget']:.6g} rho, which is {losses_text(deal)}",
             "pay": f"{credits_text(deal['payment_micro'])} credits for {deal['rounds']} rounds",
             "answered": f"{deal['answered']} rounds, {deal['receipts']} receipts",
             "earned": f"{credits_text(deal['earned_micro'])} credits",
-            "spent": f"{deal['spent']:.6g} rho, which is epsilon {deal['spent_epsilon']:.3f}",
+            "spent": f"{deal['spent']:.6g} rho, which is {losses_text(deal, 'spent_')}",
         }
     print_facts(facts)
 

@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 
 from fedbourse.cli.server_options import read_bytes
 from fedbourse.errors import InvalidFile, InvalidInput, NotFound
+from fedbourse.privacy.loss import PrivacyLoss, losses_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 DEVICE, DEAL = (Group.create_ordered(name) for name in ("Device", "Deal"))
 _TOKEN_BYTES_MAX = 4096
+EXAMPLE_SAMPLES = 1000
+"""The records of a task, where there is none yet that says how many it asks for."""
 MarketAddress = Annotated[str | None, Parameter(name="--server", group=DEVICE)]
 
 
@@ -100,16 +103,34 @@ def market_of(agent: Agent, deal: Deal) -> Market:
     return next(each for each in agent.deals.markets() if each.key == deal.market)
 
 
-def epsilon_of(rho: float) -> float:
-    """Return the epsilon that people are shown for a budget."""
-    from fedbourse.privacy.zcdp import DELTA, epsilon
+def guarded_text(data: str | None, *, separate_cap: bool) -> str:
+    """Return which data the folder guards, and what is remembered of it."""
+    if data is None:
+        return "none: an application must bring it, and nothing remembers which"
+    if separate_cap:
+        return f"{data}, under a cap of its own beside that of any other folder"
+    return f"{data}, remembered: another folder over the same data is refused"
 
-    return float(epsilon(rho=rho, delta=DELTA)) if rho else 0.0
+
+def lifetime_document(cap: float, *, samples: int = EXAMPLE_SAMPLES) -> dict[str, Any]:
+    """Return a lifetime cap with its epsilons, as if every task asked for ``samples`` records."""
+    losses = PrivacyLoss.of(cap, samples=samples).document("lifetime_")
+    return {"lifetime_cap": cap, "lifetime_samples": samples, **losses}
+
+
+def lifetime_text(document: dict[str, Any]) -> str:
+    """Return a lifetime cap and its epsilons in words."""
+    return (
+        f"{document['lifetime_cap']:.6g} rho, which is {losses_text(document, 'lifetime_')} (in "
+        f"tasks of {document['lifetime_samples']:,} records), at delta 1e-5"
+    )
 
 
 def deal_document(agent: Agent, entry: Entry) -> dict[str, Any]:
     """Return one deal: what was sold, for whom, what it cost and what it brought."""
     deal, spent = entry.deal, float(entry.spent)
+    sold_loss = PrivacyLoss.of(entry.budget, samples=entry.samples)
+    spent_loss = PrivacyLoss.of(spent, samples=entry.samples)
     return {
         "task": deal.task,
         "goal": deal.card.goal,
@@ -120,12 +141,13 @@ def deal_document(agent: Agent, entry: Entry) -> dict[str, Any]:
         "outcome": deal.outcome,
         "value_reported": deal.wish.report_value,
         "budget": entry.budget,
-        "epsilon": epsilon_of(entry.budget),
+        "samples": entry.samples,
+        **sold_loss.document(),
         "rounds": deal.card.rounds,
         "answered": entry.answered,
         "receipts": entry.receipts,
         "spent": spent,
-        "spent_epsilon": epsilon_of(spent),
+        **spent_loss.document("spent_"),
         "reserved": float(entry.reserved),
         "payment_micro": deal.payment,
         "earned_micro": entry.earned_micro,

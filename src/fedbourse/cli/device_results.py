@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.cli.device_options import (
+    EXAMPLE_SAMPLES,
     THE_DEVICE,
     DeviceOptions,
     deal_document,
-    epsilon_of,
+    lifetime_document,
+    lifetime_text,
     market_of,
     own_deal,
 )
@@ -22,10 +24,14 @@ from fedbourse.cli.server_options import (
     print_table,
 )
 from fedbourse.cli.verify import Checked, show_checks, task_records
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, PrivacyLoss, epsilon_text, losses_text
+from fedbourse.privacy.zcdp import DELTA
 from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from fedbourse.agent import Agent
+
+_TASK_HEADS = ("task", "buyer", "state", "sold rho")
 
 
 def ledger(
@@ -63,7 +69,6 @@ def ledger(
 
 def _ledger(agent: Agent, only: str | None) -> dict[str, Any]:
     found = agent.ledger()
-    cap, spent, reserved = found.lifetime_cap, float(found.spent), float(found.reserved)
     deals = []
     for entry in found.entries:
         if only in (None, entry.deal.name):
@@ -72,14 +77,13 @@ def _ledger(agent: Agent, only: str | None) -> dict[str, Any]:
                 deals[-1]["answers"] = _answers(agent, only)
     return {
         "value": agent.settings.value,
-        "lifetime_cap": cap,
-        "lifetime_epsilon": epsilon_of(cap),
-        "spent": spent,
-        "spent_epsilon": epsilon_of(spent),
-        "reserved": reserved,
+        **lifetime_document(found.lifetime_cap, samples=found.samples_max or EXAMPLE_SAMPLES),
+        "spent": float(found.spent),
+        **found.loss.document("spent_"),
+        "reserved": float(found.reserved),
         "left": agent.left,
         "earned_micro": found.earned_micro,
-        "delta": 1e-5,
+        "delta": DELTA,
         "deals": deals,
         "elsewhere": [
             {
@@ -88,6 +92,10 @@ def _ledger(agent: Agent, only: str | None) -> dict[str, Any]:
                 "spent": float(account.spent),
                 "answered": account.charged,
                 "rounds": account.terms.rounds,
+                "samples": account.terms.samples,
+                **PrivacyLoss.of(float(account.spent), samples=account.terms.samples).document(
+                    "spent_"
+                ),
             }
             for account in found.elsewhere
             if only is None
@@ -119,7 +127,7 @@ def _answers(agent: Agent, name: str) -> list[dict[str, Any]]:
 def _print_ledger(ledger: dict[str, Any], *, one: bool) -> None:
     if ledger["deals"]:
         print_table(
-            ("task", "buyer", "state", "sold rho", "answered", "spent rho", "epsilon", "earned"),
+            (*_TASK_HEADS, "answered", "spent rho", *EPSILON_HEADS, "earned"),
             (
                 (
                     deal["task"],
@@ -128,7 +136,8 @@ def _print_ledger(ledger: dict[str, Any], *, one: bool) -> None:
                     f"{deal['budget']:.6f}",
                     f"{deal['receipts']}/{deal['rounds']}",
                     f"{deal['spent']:.6f}",
-                    f"{deal['spent_epsilon']:.3f}",
+                    epsilon_text(deal["spent_epsilon_one_record"]),
+                    epsilon_text(deal["spent_epsilon_whole_owner"]),
                     credits_text(deal["earned_micro"]),
                 )
                 for deal in ledger["deals"]
@@ -140,27 +149,30 @@ def _print_ledger(ledger: dict[str, Any], *, one: bool) -> None:
         _print_answers(ledger["deals"][0])
     if ledger["elsewhere"]:
         print_table(
-            ("outside of markets", "sold rho", "answered", "spent rho"),
+            ("outside of markets", "sold rho", "answered", "spent rho", *EPSILON_HEADS),
             (
                 (
                     each["task"],
                     f"{each['budget']:.6f}",
                     f"{each['answered']}/{each['rounds']}",
                     f"{each['spent']:.6f}",
+                    epsilon_text(each["spent_epsilon_one_record"]),
+                    epsilon_text(each["spent_epsilon_whole_owner"]),
                 )
                 for each in ledger["elsewhere"]
             ),
         )
         print_line("")
-    cap = ledger["lifetime_cap"]
+    share = ledger["spent"] / ledger["lifetime_cap"]
     print_facts(
         {
             "earned": f"{credits_text(ledger['earned_micro'])} credits, by the receipts here",
-            "spent": f"{ledger['spent']:.6g} rho, {ledger['spent'] / cap:.1%} of the cap; epsilon "
-            f"{ledger['spent_epsilon']:.3f}",
+            "spent": f"{ledger['spent']:.6g} rho, {share:.1%} of the cap's rho; "
+            f"{losses_text(ledger, 'spent_')}",
             "promised": f"{ledger['reserved']:.6g} rho, not spent yet",
-            "left": f"{ledger['left']:.6g} rho of the lifetime cap of {cap:.6g}, which is epsilon "
-            f"{ledger['lifetime_epsilon']:.4g} at delta 1e-5",
+            "left": f"{ledger['left']:.6g} rho of the lifetime cap",
+            "lifetime cap": lifetime_text(ledger),
+            **NOTES,
             "refused": f"{len(ledger['refusals'])} times" if ledger["refusals"] else "nothing",
         }
     )

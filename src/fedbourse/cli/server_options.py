@@ -259,7 +259,7 @@ def print_table(heads: Iterable[str], rows: Iterable[Iterable[object]], *, left:
             table.add_column(head, overflow="fold")
         else:
             # Ids and amounts stay in one piece, to be read and copied; words make room for them.
-            widest = max(len(cell) for cell in (head, *column))
+            widest = max(len(cell) for cell in (*head.split("\n"), *column))
             table.add_column(head, justify="right", min_width=widest)
     for row in cells:
         table.add_row(*row)

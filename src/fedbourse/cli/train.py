@@ -22,6 +22,7 @@ from fedbourse.cli.server_options import (
     write_bytes,
 )
 from fedbourse.errors import InvalidInput
+from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ def agree(
     owner: str,
     budget: float,
     data: str | None = None,
+    separate_cap: Annotated[bool, Parameter(negative=())] = False,
     public_key: Path | None = None,
 ) -> None:
     """Agree to a recipe, on the owner's own machine, and print the line for the buyer's roster.
@@ -256,6 +258,7 @@ def agree(
     in its folder. From then on the device answers this training's rounds, each once, and no others.
     How many records fit is told on standard error, to you alone: the line for the roster does not
     depend on them. `fedbourse device check recipe.json` tells before you agree.
+    Data that another device's folder guards is refused: it would have a second cap.
     Start its SuperNode with `--node-config 'fedbourse-device="FOLDER"'`.
 
     For example:
@@ -274,12 +277,16 @@ def agree(
         What is sold, in rho, over all rounds.
     data
         FILE[:LABEL_COLUMN], a .csv, .parquet, .arrow or .npz file; by default the device's own.
+    separate_cap
+        Let this folder have a cap of its own about data that another folder guards.
     public_key
         The public key that the SuperNode is registered with, so that nobody can take its place.
     """
     from fedbourse.bootstrap.train_agree import agree_to
 
-    agreed = agree_to(file, folder, owner, budget, data=data, public_key=public_key)
+    agreed = agree_to(
+        file, folder, owner, budget, data=data, separate_cap=separate_cap, public_key=public_key
+    )
     if agreed.check is not None:
         print(f"{fit_sentence(agreed.check)}; that stays on this machine", file=sys.stderr)
     print(json.dumps(agreed.member.document))
@@ -367,14 +374,15 @@ def _address(text: str) -> str:
 def _print(trained: Trained, file: str) -> None:
     document = trained.document
     print_table(
-        ("owner", "budget rho", "answered", "spent rho", "epsilon", "last refusal"),
+        ("owner", "budget rho", "answered", "spent rho", *EPSILON_HEADS, "last refusal"),
         [
             (
                 line["owner"],
                 f"{line['budget']:g}",
                 f"{line['answered']}/{document['rounds']}",
                 f"{line['spent_rho']:.4g}",
-                f"{line['spent_epsilon']:.3f}",
+                epsilon_text(line["spent_epsilon_one_record"]),
+                epsilon_text(line["spent_epsilon_whole_owner"]),
                 line["refused"] or "-",
             )
             for line in document["owners"]
@@ -386,7 +394,8 @@ def _print(trained: Trained, file: str) -> None:
         "noise": "simulated from the seed: it protects nobody"
         if document["noise"] == "simulated"
         else document["noise"],
-        "privacy": f"epsilon is about one record, at delta {document['delta']:g}",
+        "privacy": f"epsilon at delta {document['delta']:g}; the whole owner is "
+        f"{NOTES['whole owner']}",
         "accuracy": f"{document['accuracy']:.1%} (loss {document['loss']:.4f}) on the buyer's own "
         "records",
         "model": file,

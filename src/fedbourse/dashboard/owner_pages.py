@@ -15,7 +15,7 @@ from fedbourse.market.lifecycle import ENDED, LIFE, Command
 from fedbourse.market.offers import likely_reward
 from fedbourse.market.service import show
 from fedbourse.market.task import State
-from fedbourse.privacy.zcdp import compose
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.web.paths import TASK, TaskId
 from fedbourse.wire.incentives import incentive
@@ -78,12 +78,13 @@ def own_page(visit: Owner, before: Before = "") -> Response:
         found = unit.tasks(owner=caller.party, before=before or None, limit=ROWS + 1)
         parts = [own_part(visit.market, unit, caller, task) for task in found[:ROWS]]
         rows = [part for part in parts if part is not None]
+        loss = PrivacyLoss.composed((part["spent"], part["samples"]) for part in rows)
         return {
             "rows": rows,
             "older": found[ROWS - 1].id if len(found) > ROWS else None,
             "balance": unit.balance(caller.party),
             "earned": _earned(unit, caller.party),
-            "spent": compose(part["spent"] for part in rows),
+            "loss": loss,
         }
 
     return page(visit, "own.html", before=before, **visit.read(read))
@@ -121,6 +122,7 @@ def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str
         "state": task.state.value,
         "ended": task.state in ENDED,
         "rounds": rounds,
+        "samples": task.card.samples,
         "interest": interest,
         "exit": mine["exit"],
         "may_withdraw": gone is None and (task.state, Command.WITHDRAW) in LIFE,

@@ -7,7 +7,6 @@ not know, or the reader may not, is None, and ``unknown`` says so in words.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.log_summary import summary
 from fedbourse.market.offers import training_of
 from fedbourse.market.service import escrow, show
-from fedbourse.privacy.zcdp import DELTA, epsilon, whole_owner
+from fedbourse.privacy.zcdp import DELTA, whole_owner
 from fedbourse.version import __version__
 from fedbourse.wire.messages import privacy_terms
 
@@ -123,14 +122,11 @@ def _owner(task: Task, line: Line) -> Document:
     return {
         "owner": line.owner,
         "budget": budget,
-        "epsilon": None if budget is None else epsilon(rho=budget, delta=DELTA),
         "noise_scale": None if terms is None else terms.scale,
         "payment_micro": line.payment,
         "answered": line.answered,
         "earned_micro": line.earned,
         "spent": spent,
-        # Rounded up to what pages show: it is a promise.
-        "spent_epsilon": math.ceil(1000 * epsilon(rho=spent, delta=DELTA)) / 1000 if spent else 0.0,
         "lifetime_cap": None,
         "cap_share": None,
     }

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DELTA = 1e-5
-"""The delta of every epsilon on pages, unless they say another."""
 _SPANS = (
     (365 * 86400, "year"),
     (30 * 86400, "month"),
@@ -88,15 +87,22 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
-def epsilon(rho: float | None, delta: float = DELTA) -> str:
-    """Return the epsilon of a budget, rounded up: it is a promise."""
-    if rho is None:
-        return "–"
-    from math import ceil
+def epsilon_one_record(rho: float | None) -> str:
+    """Return the epsilon of a budget about one record.
 
-    from fedbourse.privacy import zcdp  # slow to import
+    >>> epsilon_one_record(0.1)
+    '1.915'
+    """
+    return "–" if rho is None else PrivacyLoss.of(rho, samples=1).one_record_text
 
-    return f"{ceil(zcdp.epsilon(rho=rho, delta=delta) * 1000) / 1000:.3f}"
+
+def losses(rho: float, samples: int) -> str:
+    """Return both epsilons of a budget in a task of so many records, in words.
+
+    >>> losses(0.1, 10)
+    'epsilon 1.915 about one record, 30.112 about the whole owner'
+    """
+    return str(PrivacyLoss.of(rho, samples=samples))
 
 
 def when(ms: int | None) -> str:
@@ -159,7 +165,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "capital": capital,
     "figure": figure,
     "percent": percent,
-    "epsilon": epsilon,
+    "epsilon_one_record": epsilon_one_record,
+    "losses": losses,
     "when": when,
     "relative": relative,
     "span": span,

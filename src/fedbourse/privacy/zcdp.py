@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from fedbourse.errors import InvalidNumber
-from fedbourse.units import number, whole_number
+from fedbourse.units import number, rounded_up, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,9 +72,7 @@ def compose(rhos: Iterable[float]) -> float:
     >>> compose([0.1, 0.2])
     0.30000000000000004
     """
-    exact = sum((Fraction(number("rho", rho, at_least=0)) for rho in rhos), Fraction(0))
-    total = float(exact)
-    return total if Fraction(total) >= exact else math.nextafter(total, math.inf)
+    return rounded_up(sum((Fraction(number("rho", rho, at_least=0)) for rho in rhos), Fraction(0)))
 
 
 def whole_owner(rho: float, *, samples: int) -> float:

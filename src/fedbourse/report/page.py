@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from fedbourse.privacy.loss import NOTES, PrivacyLoss
 from fedbourse.report.charts import charts_of
 from fedbourse.units import credits_text
 
@@ -70,4 +71,6 @@ def _environment() -> Environment:
     )
     environment.filters["credits"] = credits_text
     environment.filters["readable"] = readable
+    environment.globals["privacy_loss"] = PrivacyLoss.of
+    environment.globals["notes"] = NOTES
     return environment

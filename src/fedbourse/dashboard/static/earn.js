@@ -13,6 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
     low: optional(box.dataset.low),
     high: optional(box.dataset.high),
     rounds: Number(box.dataset.rounds),
+    samples: Number(box.dataset.samples),
     maxRho: Number(box.dataset.maxRho),
   };
   const epsilonOf = epsilonCurve({
@@ -33,7 +34,12 @@ document.addEventListener("DOMContentLoaded", () => {
     if (size < 1e-4 || size >= 1e12) return number.toExponential(digits - 1);
     return number.toLocaleString("en-GB", { maximumSignificantDigits: digits });
   };
-  const loss = (epsilon) => (Math.ceil(epsilon * 1000) / 1000).toFixed(3);
+  // As privacy/loss.py shows it: rounded up, for it is a promise.
+  const loss = (epsilon) => {
+    if (epsilon === 0) return "0";
+    if (epsilon < 100) return (Math.ceil(epsilon * 1000) / 1000).toFixed(3);
+    return epsilon < 1e15 ? Math.ceil(epsilon).toLocaleString("en-GB") : (1.001 * epsilon).toExponential(3);
+  };
   const percent = (share) => `${figure(100 * share, 3)} %`;
 
   // A number that somebody typed, or null with a sentence below the field.
@@ -68,7 +74,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const choice = (owner, budget) => {
     const earned = pay(budget, owner.others, owner.reward);
-    return { budget, earned, epsilon: epsilonOf(budget), share: budget / owner.capRho, gain: earned - owner.value * budget };
+    return { budget, earned, epsilon: epsilonOf(budget), whole: epsilonOf(budget * task.samples ** 2), share: budget / owner.capRho, gain: earned - owner.value * budget };
   };
 
   const top = (owner) => Math.min(owner.most, Math.max(2.5 * owner.wanted, 1e-3 * owner.most));
@@ -82,7 +88,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }
     const best = one.budget === owner.best ? " This is your best reply." : ` Your best reply is ${figure(owner.best)} rho, which leaves you ${figure(choice(owner, owner.best).gain)} credits.`;
     const capped = owner.best < owner.wanted && one.budget === owner.best ? (owner.most < task.maxRho ? " Your cap keeps it from being more." : " The task takes no more.") : "";
-    return `At a budget of ${figure(one.budget)} rho you earn ${figure(one.earned)} credits, your privacy loss is at most epsilon ${loss(one.epsilon)} about any one record, and this is ${percent(one.share)} of your lifetime cap.${best}${capped}`;
+    return `At a budget of ${figure(one.budget)} rho you earn ${figure(one.earned)} credits, your privacy loss is at most epsilon ${loss(one.epsilon)} about any one record and ${loss(one.whole)} about the whole owner, and this is ${percent(one.share)} of your lifetime cap's rho.${best}${capped}`;
   };
 
   const basis = (owner) => {
@@ -161,7 +167,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const one = choice(owner, budget);
       const row = document.createElement("tr");
       const best = budget === owner.best;
-      const cells = [figure(one.budget) + (best ? " (best)" : ""), figure(one.earned), loss(one.epsilon), percent(one.share), figure(one.gain)];
+      const cells = [figure(one.budget) + (best ? " (best)" : ""), figure(one.earned), loss(one.epsilon), loss(one.whole), percent(one.share), figure(one.gain)];
       cells.forEach((text, i) => {
         const cell = document.createElement(i ? "td" : "th");
         if (!i) cell.scope = "row";
@@ -185,7 +191,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function show() {
     const owner = read();
     if (owner === null) {
-      for (const id of ["pay", "loss", "share", "gain"]) by(id).textContent = "–";
+      for (const id of ["pay", "loss", "whole-loss", "share", "gain"]) by(id).textContent = "–";
       by("sentence").textContent = "Type your numbers to see what a budget would earn.";
       return;
     }
@@ -202,6 +208,7 @@ document.addEventListener("DOMContentLoaded", () => {
     by("value-slider").setAttribute("aria-valuetext", `${figure(owner.value)} credits per rho`);
     by("pay").textContent = figure(one.earned);
     by("loss").textContent = loss(one.epsilon);
+    by("whole-loss").textContent = loss(one.whole);
     by("share").textContent = percent(one.share);
     by("share-note").textContent = owner.used > 0 ? `with what is used: ${percent((budget + owner.used) / owner.capRho)}` : "what this task takes";
     by("gain").textContent = figure(one.gain);
