@@ -21,6 +21,7 @@ from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
 from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
+from fedbourse.cli.study_deviations import deviations
 from fedbourse.cli.study_weights import weights
 from fedbourse.cli.task import task_app
 from fedbourse.cli.task_results import drift, model, report, watch
@@ -53,7 +54,7 @@ for deal in (join, run, withdraw, ledger, device_verify):
     device_app.command(deal)
 for result in (what_if, watch, report, drift, model):
     task_app.command(result)
-for study in (accuracy, calibrate, weights):
+for study in (accuracy, calibrate, weights, deviations):
     study_app.command(study)
 
 
