@@ -22,6 +22,7 @@ from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
 from fedbourse.cli.study_accuracy import accuracy
 from fedbourse.cli.study_calibrate import calibrate
+from fedbourse.cli.study_deviations import deviations
 from fedbourse.cli.study_weights import weights
 from fedbourse.cli.task import task_app
 from fedbourse.cli.task_card import card
@@ -55,7 +56,7 @@ for deal in (check, join, run, withdraw, ledger, device_verify):
     device_app.command(deal)
 for result in (card, what_if, watch, report, drift, model):
     task_app.command(result)
-for study in (accuracy, calibrate, weights):
+for study in (accuracy, calibrate, weights, deviations):
     study_app.command(study)
 
 

@@ -96,7 +96,8 @@ def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
         "out": unit.count_exits(task.id),
     }
     discovery = discovery_after(sums)
-    over = task.deadline_ms is not None and market.now_ms() >= task.deadline_ms
+    # A tick is as long as the card says: in a shorter one devices would be out before they reply.
+    over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
     last = task.tick - task.first_tick + 1 >= TICKS_MAX
     silent = discovery.total_budget < BUDGET_MIN
     if discovery.converged or over or last or silent or too_few(unit, task):

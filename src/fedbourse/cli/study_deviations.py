@@ -1,0 +1,118 @@
+"""``fedbourse study deviations``: who gains by playing the market another way than intended?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
+from fedbourse.cli.progress import progress_bar
+from fedbourse.cli.study_task import STUDY, Json, plain_table
+from fedbourse.errors import CannotWrite
+from fedbourse.units import whole_number
+from fedbourse.version import __version__
+
+if TYPE_CHECKING:
+    from fedbourse.study.deviations.findings import Finding
+
+
+def deviations(
+    *,
+    plays: Annotated[Whole, Parameter(group=STUDY)] = 24,
+    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
+    out: Annotated[Path, Parameter(group=STUDY)] = Path("study-deviations"),
+    as_json: Json = False,
+) -> None:
+    """Search for gains by playing the market another way than intended, for every party.
+
+    Owners who act as others, take part under several names, reply late or contradict themselves,
+    leave, decline or do not deliver; all owners together; a buyer with names of its own. Every
+    deviation is played from the card to the last credit, under a model of the protocol before its
+    rules, and against the market's own commands over a temporary database. Writes the table (CSV
+    and Markdown) and a figure (SVG and PNG). With the default it takes some minutes.
+
+    Examples:
+
+        fedbourse study deviations
+
+        fedbourse study deviations --plays 6 --out deviations --json
+
+    Parameters
+    ----------
+    plays
+        How many tasks the search for each deviation plays on the market; the old protocol's model
+        plays ten times as many.
+    seed
+        Where the search starts: the same seed gives the same study.
+    out
+        The folder to write to; it is made if need be.
+    as_json
+        Print one JSON document with every row.
+    """
+    from fedbourse.bootstrap.deviation_market import deviation_market
+    from fedbourse.study.deviations.findings import run_deviation_study
+    from fedbourse.study.deviations.tables import finding_row
+    from fedbourse.study.figures import need_matplotlib
+
+    need_matplotlib()
+    count = whole_number("plays", plays, at_least=1)
+    first = whole_number("seed", seed, at_least=0)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with progress_bar("deviations") as advance, deviation_market() as market:
+            findings = run_deviation_study(market.play, plays=count, seed=first, progress=advance)
+        files = _write(findings, out)
+    except OSError as error:
+        raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
+    if as_json:
+        document = {
+            "version": __version__,
+            "seed": first,
+            "files": [str(file) for file in files],
+            "rows": [finding_row(finding) for finding in findings],
+        }
+        print(json.dumps(document, allow_nan=False))
+    else:
+        _print(findings, files, out)
+
+
+def _write(findings: list[Finding], out: Path) -> list[Path]:
+    from fedbourse.study.deviations.figure import draw_deviations
+    from fedbourse.study.deviations.tables import finding_row, markdown
+    from fedbourse.study.tables import write_rows
+
+    source: dict[str, object] = {"version": __version__}
+    page = out / "deviations.md"
+    page.write_text(markdown(findings), encoding="utf-8")
+    rows = write_rows(out / "deviations.csv", (finding_row(each) | source for each in findings))
+    return [rows, page, *draw_deviations(findings, out)]
+
+
+def _print(findings: list[Finding], files: list[Path], out: Path) -> None:
+    from fedbourse.study.deviations.tables import finding_row
+
+    console = Console()
+    table = plain_table("who", "deviation", "intended", "before", "after", "gain left")
+    for row in map(finding_row, findings):
+        before = row["before"]
+        table.add_row(
+            str(row["party"]),
+            str(row["deviation"]),
+            f"{row['intended']:.3f}",
+            "-" if before is None else f"{before:.3f}",
+            f"{row['after']:.3f}",
+            f"{row['gain_after']:.3f}" if row["gain_after"] else "0",
+        )
+    console.print(table)
+    console.print(
+        "\nOwners: utility, in credits, at R = 10. Buyer: credits paid for the budget that honest "
+        "owners sell for 10. The best that search found; a gain that is left has its reason in "
+        f"{files[1].name}.\n{len(files)} files in {out}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,120 @@
+"""The study itself: for each case the best that search finds, before the rules and after them."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.study.deviations.buyer_cases import buyer_cases
+from fedbourse.study.deviations.old_protocol import play_old_protocol
+from fedbourse.study.deviations.owner_cases import owner_cases
+from fedbourse.study.deviations.search import search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fedbourse.study.deviations.cases import Case
+    from fedbourse.study.deviations.play import Play, Scenario
+    from fedbourse.study.deviations.search import Point
+
+OLD_EFFORT = 10
+"""How many times as many plays the old protocol gets: a model costs next to nothing."""
+NOTHING = 1e-4
+"""Gains below this are rounding: to micro-credits, and to a bracket of a millionth of P."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The best that a deviator got under one protocol."""
+
+    score: float
+    """Its utility; below zero, what the buyer paid for the budget that honest owners sell."""
+    gain: float
+    """Credits more than as intended; 0 where nothing tried was better."""
+    point: Point
+    sold: float
+    """The budget that all names delivered, in rho."""
+    owners_utility: float
+    """What those have in all who play as intended."""
+    refusals: tuple[str, ...]
+    plays: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One case, under both protocols."""
+
+    case: Case
+    intended: Result
+    """What comes about without the deviation, under the rules."""
+    before: Result | None
+    after: Result
+
+
+def all_cases() -> list[Case]:
+    """Return every case, in the order of the table."""
+    return [*owner_cases(), *buyer_cases()]
+
+
+def best_of(case: Case, play: Play, *, plays: int, seed: int) -> tuple[Result, Result]:
+    """Return what a case is compared with, and the best that search finds, under one protocol.
+
+    Not to deviate is always possible: where nothing is better, that is the best.
+    """
+    intended = _result(case, case.intended, play, point=(), reference=None)
+
+    def score(point: Point) -> float:
+        scenario = case.scenario(point)
+        return case.score(scenario, play(scenario))
+
+    rng = np.random.default_rng([seed, zlib.crc32(case.key.encode())])
+    best = search(score, case.axes, plays=plays, rng=rng)
+    scenario = case.scenario(best.point)
+    result = _result(case, scenario, play, point=best.point, reference=intended.score)
+    if not result.gain:
+        result = replace(intended, refusals=result.refusals)
+    return intended, replace(result, plays=best.plays)
+
+
+def _result(
+    case: Case, scenario: Scenario, play: Play, *, point: Point, reference: float | None
+) -> Result:
+    outcome = play(scenario)
+    score = case.score(scenario, outcome)
+    gain = 0.0 if reference is None else score - reference
+    return Result(
+        score=score,
+        gain=gain if gain > NOTHING else 0.0,
+        point=point,
+        sold=outcome.sold(*outcome.allocations),
+        owners_utility=sum(outcome.utility(name, value=v) for name, v in case.owners.items()),
+        refusals=outcome.refusals,
+        plays=1,
+    )
+
+
+def run_deviation_study(
+    play: Play,
+    *,
+    plays: int,
+    seed: int = 0,
+    cases: Sequence[Case] | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Finding]:
+    """Search each case under the old protocol, and under the one that ``play`` carries out."""
+    rows = all_cases() if cases is None else list(cases)
+    findings = []
+    for done, case in enumerate(rows):
+        progress(done, len(rows))
+        before = None
+        if case.was_possible:
+            _, before = best_of(case, play_old_protocol, plays=OLD_EFFORT * plays, seed=seed)
+        count = max(1, math.ceil(case.effort * plays))
+        intended, after = best_of(case, play, plays=count, seed=seed)
+        findings.append(Finding(case, intended, before, after))
+    progress(len(rows), len(rows))
+    return findings

@@ -1,0 +1,292 @@
+"""What owners try: alone, under several names, and all together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedbourse.study.deviations.cases import Case, utility_of
+from fedbourse.study.deviations.play import Scenario, Setting
+from fedbourse.study.deviations.search import Axis
+from fedbourse.study.deviations.strategies import (
+    Actor,
+    Honest,
+    Jumper,
+    Leaver,
+    Silent,
+    Slow,
+    Sniper,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fedbourse.study.deviations.play import Outcome, Strategy
+    from fedbourse.study.deviations.search import Point
+    from fedbourse.study.deviations.strategies import Ending
+
+Names = dict[str, "Strategy"]
+
+VALUE, RIVALS = 1.2, (1.0, 1.4)
+"""Three owners; the second deviates."""
+ENDINGS: tuple[Ending, ...] = ("stays away", "declines", "does not sign")
+HONEST, CHEAPER = "honest", "acting cheaper"
+_PAPER = "inherent in the paper's rule"
+_ACTS_AS = Axis("acts as", 0.01, 5.0, log=True)
+_PLAIN = Setting()
+
+
+def owner_cases() -> list[Case]:
+    """Return the rows of owners."""
+    return [
+        _among_three(
+            "acting-cheaper",
+            "acts as if it valued privacy less",
+            lambda point: {"deviator": Actor(VALUE, point[0])},
+            (_ACTS_AS,),
+            reference=HONEST,
+            remains=_PAPER,
+        ),
+        _several_names(),
+        *(_puppet(rule) for rule in ("fund", "refund", "share")),
+        _among_three(
+            "sniping",
+            "steers P with false replies, and replies truly at the last moment",
+            lambda point: {"deviator": Sniper(VALUE, point[0], rivals=RIVALS, swing=point[1])},
+            _STEERS,
+        ),
+        _among_three(
+            "silent-device",
+            "the same, while a second name that never replies keeps each tick open",
+            lambda point: {
+                "deviator": Sniper(VALUE, point[0], rivals=RIVALS, swing=point[1], accomplice=True),
+                "silent": Silent(VALUE),
+            },
+            _STEERS,
+        ),
+        _among_three(
+            "jumping-replies",
+            "replies with a share that jumps at one total",
+            lambda point: {
+                "deviator": Jumper(VALUE, edge=point[0], below=point[1], above=point[2])
+            },
+            (
+                Axis("edge", 5.0, 9.99),
+                Axis("share below", 0.3, 1.0),
+                Axis("share above", 1e-3, 0.5, log=True),
+            ),
+        ),
+        _among_three(
+            "leaving",
+            "other names of its own hold P up, and leave before it converges",
+            _leavers,
+            (
+                Axis("acts as", 0.1, 1.2, log=True),
+                Axis("names", 1, 8, whole=True),
+                Axis("scale", 0.5, 5.0, log=True),
+                Axis("swing", 0.0, 0.5),
+                Axis("one by one", 0, 1, whole=True),
+            ),
+            effort=0.5,
+        ),
+        _among_three(
+            "not-replying",
+            "replies to the first tick, and to no other",
+            lambda point: {"deviator": Silent(VALUE, budget=point[0])},
+            (Axis("budget", 0.05, 20.0, log=True),),
+            reference=HONEST,
+        ),
+        *(
+            _among_three(
+                key,
+                deviation,
+                _ending(ending),
+                (_ACTS_AS,),
+                reference=HONEST,
+            )
+            for key, deviation, ending in _ENDINGS
+        ),
+        _among_three(
+            "paid-upfront",
+            "is paid upfront and delivers nothing",
+            _ending("stays away"),
+            (_ACTS_AS,),
+            setting=Setting(vesting="upfront"),
+            reference=HONEST,
+            remains="invited by `vesting: upfront`, which both sides must accept",
+        ),
+        _late_on_a_short_card(),
+        _ring("ring", "all act as if they valued privacy more", Setting()),
+        _ring(
+            "ring-with-minimum",
+            "the same, with `min_total_budget` at half of what honest owners sell",
+            Setting(min_total_budget=HONEST_TOTAL / 2),
+        ),
+    ]
+
+
+_STEERS = (Axis("acts as", 1e-3, 1.2, log=True), Axis("swing", 0.0, 1.0))
+_ENDINGS: tuple[tuple[str, str, Ending], ...] = (
+    ("not-signing", "does not sign its terms", "does not sign"),
+    ("not-delivering", "signs, and delivers nothing", "stays away"),
+)
+HONEST_TOTAL = 10.0 / 1.8
+"""What the three owners sell for R = 10: tau is half the sum of their values."""
+
+
+def best_act(value: float, rivals: tuple[float, ...]) -> float:
+    """Return the value that it is best to act as, where all rivals keep taking part.
+
+    Only P matters: U = (R - v P) s, s = 1 - k + V P/R, for k rivals whose values sum to V.
+
+    >>> round(best_act(1.2, (1.0, 1.4)), 9)
+    0.8
+    """
+    rival_sum, count = sum(rivals), len(rivals)
+    part = (rival_sum + value * (count - 1)) / (2 * value * rival_sum)  # P/R
+    return count / part - rival_sum
+
+
+def equal_owners(count: int) -> Names:
+    """Return owners of value 1 who play as intended."""
+    return {f"owner-{number}": Honest(1.0) for number in range(1, count + 1)}
+
+
+def _among_three(
+    key: str,
+    deviation: str,
+    names: Callable[[Point], Mapping[str, Strategy]],
+    axes: tuple[Axis, ...],
+    *,
+    setting: Setting = _PLAIN,
+    reference: str = CHEAPER,
+    remains: str = "",
+    effort: float = 1.0,
+) -> Case:
+    """Return the row of one of three owners, with whatever names it brings."""
+    rivals: Names = {f"owner-{value:g}": Honest(value) for value in RIVALS}
+    acts_as = best_act(VALUE, RIVALS) if reference == CHEAPER else VALUE
+    return Case(
+        key=key,
+        party="owner",
+        deviation=deviation,
+        where="values 1, 1.2, 1.4",
+        reference=reference,
+        intended=Scenario(setting, {**rivals, "deviator": Actor(VALUE, acts_as)}),
+        axes=axes,
+        scenario=lambda point: Scenario(setting, {**rivals, **names(point)}),
+        score=utility_of(VALUE, rivals),
+        owners=dict(zip(rivals, RIVALS, strict=True)),
+        remains=remains,
+        effort=effort,
+    )
+
+
+def _ending(ending: Ending) -> Callable[[Point], Names]:
+    return lambda point: {"deviator": Actor(VALUE, point[0], ending=ending)}
+
+
+def _leavers(point: Point) -> Names:
+    acts_as, count, scale, swing, one_by_one = point
+    leavers: Names = {
+        f"leaver-{turn}": Leaver(1.0, place=turn if one_by_one else None, scale=scale, swing=swing)
+        for turn in range(int(count))
+    }
+    return {"deviator": Actor(VALUE, acts_as), **leavers}
+
+
+def _several_names() -> Case:
+    rivals = equal_owners(9)
+    return Case(
+        key="several-names",
+        party="owner",
+        deviation="takes part under several names",
+        where="10 owners of value 1",
+        reference=HONEST,
+        intended=Scenario(Setting(), {**rivals, "deviator": Honest(1.0)}),
+        axes=(Axis("names", 1, 14, whole=True),),
+        scenario=lambda point: Scenario(
+            Setting(),
+            {**rivals, **{f"name-{number}": Honest(1.0) for number in range(int(point[0]))}},
+        ),
+        score=utility_of(1.0, rivals),
+        owners=dict.fromkeys(rivals, 1.0),
+        remains=_PAPER,
+    )
+
+
+def _puppet(rule: str) -> Case:
+    rivals, setting = equal_owners(7), Setting(unearned=rule)
+
+    def scenario(point: Point) -> Scenario:
+        own, puppet, ending = point
+        names: Names = {
+            "deviator": Actor(1.0, own),
+            "puppet": Actor(1.0, puppet, ending=ENDINGS[int(ending)]),
+        }
+        return Scenario(setting, {**rivals, **names})
+
+    best = best_act(1.0, (1.0,) * 7)
+    return Case(
+        key=f"puppet-{rule}",
+        party="owner",
+        deviation=f"a second name bids, and does not sign or deliver (`unearned: {rule}`)",
+        where="8 owners of value 1",
+        reference=CHEAPER,
+        intended=Scenario(setting, {**rivals, "deviator": Actor(1.0, best)}),
+        axes=(
+            Axis("acts as", 1e-3, 1.5, log=True),
+            Axis("puppet acts as", 1e-5, 1.5, log=True),
+            Axis("ending", 0, len(ENDINGS) - 1, whole=True),
+        ),
+        scenario=scenario,
+        score=utility_of(1.0, rivals),
+        owners=dict.fromkeys(rivals, 1.0),
+        remains="invited by `unearned: share`" if rule == "share" else "",
+    )
+
+
+def _late_on_a_short_card() -> Case:
+    def names(point: Point) -> Names:
+        scale, power, acts_as = point
+        return {
+            "deviator": Slow(VALUE, scale=scale, power=power),
+            "second": Actor(VALUE, acts_as),
+        }
+
+    return _among_three(
+        "late-replies",
+        "two names, one of which replies as late as it may; `plans_s` holds 8 ticks",
+        names,
+        (
+            Axis("scale", 0.05, 10.0, log=True),
+            Axis("power", 1.5, 30.0, log=True),
+            Axis("second acts as", 0.01, 5.0, log=True),
+        ),
+        setting=Setting(ticks=8),
+        remains="invited by a card with time for fewer than 60 ticks",
+    )
+
+
+def _ring(key: str, deviation: str, setting: Setting) -> Case:
+    values = {"owner-1": 1.0, "owner-1.2": VALUE, "owner-1.4": 1.4}
+
+    def scenario(point: Point) -> Scenario:
+        names = {name: Actor(value, value * point[0]) for name, value in values.items()}
+        return Scenario(setting, names)
+
+    def score(scenario: Scenario, outcome: Outcome) -> float:
+        return sum(outcome.utility(name, value=value) for name, value in values.items())
+
+    return Case(
+        key=key,
+        party="owners",
+        deviation=deviation,
+        where="values 1, 1.2, 1.4",
+        reference=HONEST,
+        intended=scenario((1.0,)),
+        axes=(Axis("dearer by", 1.0, 1e4, log=True),),
+        scenario=scenario,
+        score=score,
+        owners={},
+        remains=f"{_PAPER}; the card's `min_total_budget` bounds it",
+    )
