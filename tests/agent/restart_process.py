@@ -101,6 +101,8 @@ def main() -> None:
         "fedbourse.agent",
         "http_message_signatures",
         "httpx2",
+        "opendp.measurements",
+        "scipy.special",
     ):
         importlib.import_module(name)
     for line in sys.stdin:

@@ -226,3 +226,35 @@ def test_another_kind_of_token_is_named(market, tmp_path) -> None:
         pytest.raises(InvalidInput, match="begins with fbe_"),
     ):
         agent.enrol(market.url, "fbt_" + "x" * 43)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_task_that_pays_upfront_is_joined_only_by_who_accepts_that(tmp_path, accepted) -> None:
+    upfront = replace(CARD, vesting="upfront")
+    with malicious_market(card=upfront) as market:
+        limits = Limits(accept_upfront=accepted)
+        settings = DeviceSettings(value=1.0, lifetime_cap=5.0, limits=limits)
+        with Agent.create(tmp_path / "device", settings, data=Data()) as agent:
+            agent.enrol(market.url, "fbe_token")
+            if accepted:
+                assert agent.join(TASK).card.vesting == "upfront"
+                return
+            with pytest.raises(Refused, match="pays everything before round 0"):
+                agent.join(TASK)
+            assert [each.reason for each in agent.ledger().refusals] == ["upfront"]
+            assert not agent.deals.deals()
+        assert market.state == "open"
+
+
+@pytest.mark.parametrize(
+    ("wish", "cap"), [(Wish(), 0.2), (Wish(most=0.2), 5.0), (Wish(budget=0.2), 5.0)]
+)
+def test_a_task_that_buys_more_than_is_for_sale_is_not_joined(tmp_path, wish, cap) -> None:
+    with malicious_market(card=replace(CARD, min_budget=0.25)) as market:
+        settings = DeviceSettings(value=1.0, lifetime_cap=cap)
+        with Agent.create(tmp_path / "device", settings, data=Data(forbidden=True)) as agent:
+            agent.enrol(market.url, "fbe_token")
+            with pytest.raises(Refused, match=r"at least 0\.25 rho from an owner") as refused:
+                agent.join(TASK, wish)
+        assert refused.value.reason == "min-budget"
+        assert market.state == "open"

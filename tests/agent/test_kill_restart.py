@@ -107,7 +107,7 @@ def test_killed_at_any_point_of_a_restart_a_device_sells_one_budget(again, lived
         with malicious_market(card=ONE_ROUND) as market:
             market.totals, market.payment = [1.0, 0.8], PAY
             again(market)
-            device = joined(folder / str(k), market, lifetime_cap=CAP, noise="fast")
+            device = joined(folder / str(k), market, lifetime_cap=CAP)
             code, points = lived(Followed(str(device), killed_at=k))
             assert not broken_laws(device), k
             if code:

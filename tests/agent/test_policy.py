@@ -56,9 +56,19 @@ def test_only_named_buyers_are_sold_to() -> None:
     assert refusal.value.reason == "buyer"
 
 
+def test_pay_before_the_work_needs_the_owners_word() -> None:
+    card = TaskCard.of({**CARD.document, "vesting": "upfront"})
+    with pytest.raises(Refused, match="accept_upfront") as refusal:
+        Limits().check_card(card, buyer="buyer:b")
+    assert refusal.value.reason == "upfront"
+    Limits(accept_upfront=True).check_card(card, buyer="buyer:b")
+    Limits().check_card(CARD, buyer="buyer:b")
+
+
 @pytest.mark.parametrize(
     "items",
-    [{"least_price": -1}, {"least_price": float("nan")}, {"least_price": "1"},
+    [{"accept_upfront": 1}, {"accept_upfront": "yes"},
+     {"least_price": -1}, {"least_price": float("nan")}, {"least_price": "1"},
      {"refused_data": ("",)}, {"refused_data": (7,)}, {"only_buyers": (" ",)},
      {"refused_data": "health"}, {"only_buyers": "buyer:a"}, {"refused_data": 7}],
     ids=str,

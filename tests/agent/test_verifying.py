@@ -3,14 +3,23 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.malicious_market import PAYMENT, TASK, MaliciousMarket, malicious_market
+from agent.malicious_market import (
+    CARD,
+    PAYMENT,
+    TASK,
+    MaliciousMarket,
+    malicious_market,
+    problem,
+)
 from agent.owners import Data, answered, followed, joined
 from fedbourse.agent import Agent, Check
+from fedbourse.wire.canonical import digest
 
 
 def verify(folder: Path) -> dict[str, Check]:
@@ -104,3 +113,115 @@ def test_a_receipt_that_the_market_never_signed_is_shown(traded) -> None:
         )
         connection.commit()
     assert verify(folder)["own receipts"].passed is False
+
+
+def replied(*pairs: tuple[int, float | None], gone: dict[str, str] | None = None):
+    replies = [{"tick": tick, "budget": budget} for tick, budget in pairs]
+    return lambda mine: {**mine, "replies": replies, "exit": gone}
+
+
+@pytest.mark.parametrize(
+    ("bend", "passed", "says"),
+    [
+        (replied((0, None)), True, "1 replies"),  # erased
+        (replied((0, 0.5)), False, "the reply to tick 0: the market says 0.5"),
+        (replied(), False, "does not hold the reply to tick 0"),
+        (replied(gone={"reason": "left"}), True, "0 replies"),
+        (replied((0, 0.5), gone={"reason": "left"}), False, "the reply to tick 0"),
+        (replied((0, None), (1, 0.1)), False, "somebody else replies with its key"),
+    ],
+)
+def test_replies_are_compared_tick_by_tick(bend, passed, says, traded) -> None:
+    market, folder = traded
+    market.cheats["mine"] = bend
+    check = verify(folder)["own replies"]
+    assert (check.passed, says in check.detail) == (passed, True), check
+
+
+def test_a_reply_to_the_tick_that_is_open_may_be_on_its_way(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.cheats["plan"] = lambda _: problem("Unreachable", 503)
+        followed(folder, Data(), until=lambda told: told["event"] == "unreachable")
+        assert verify(folder)["own replies"].passed
+        market.tick += 1
+        assert verify(folder)["own replies"].passed is False
+
+
+def offers(**changed: Any):
+    """Write another offer into the log, with its own hash."""
+
+    def bend(found: dict[str, Any]) -> dict[str, Any]:
+        first, *rest = found["events"]
+        offer = first["body"]["offer"] | changed
+        return {
+            **found,
+            "events": [{**first, "body": {"offer": offer, "hash": digest(offer)}}, *rest],
+        }
+
+    return bend
+
+
+def settled(**changed: Any):
+    def bend(found: dict[str, Any]) -> dict[str, Any]:
+        *rest, last = found["events"]
+        return {**found, "events": [*rest, {**last, "body": last["body"] | changed}]}
+
+    return bend
+
+
+@pytest.mark.parametrize(
+    ("bend", "says"),
+    [
+        (offers(total_budget=0.9), "no offer at tick 0"),
+        (offers(reward_micro=1), "no offer at tick 0"),
+        (settled(tick=1), "the tick settled at"),
+        (settled(announced_total=0.9), "the total settled at"),
+        (lambda found: {**found, "events": []}, "no offer at tick 0"),
+        (lambda found: {**found, "events": [1]}, "no object"),
+        (lambda found: {**found, "next": 5}, "has no end"),
+    ],
+)
+def test_a_market_that_told_others_another_price_is_shown(
+    bend, says, traded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbourse.agent.market_client._PAGES_MAX", 5)
+    market, folder = traded
+    assert verify(folder)["own price"].passed
+    market.cheats["events"] = bend
+    check = verify(folder)["own price"]
+    assert (check.passed, says in check.detail) == (False, True), check
+
+
+def test_pay_below_the_price_is_shown(traded) -> None:
+    _, folder = traded
+    with Agent(folder, data=Data(forbidden=True)) as agent:
+        deal = agent.deal_of(TASK)
+        terms = {**(deal.terms or {})["terms"], "payment_micro": 1_999_997}
+        agent.deals.change(deal, terms={**(deal.terms or {}), "terms": terms})
+    check = verify(folder)["own price"]
+    assert check.passed is False
+    assert "it is at least 1999998" in check.detail
+
+
+def test_terms_that_are_given_up_are_nothing_to_compare(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        answered(folder, 0)
+        assert verify(folder)["own terms"].passed
+        market.restart()
+        assert verify(folder)["own terms"].passed is None
+        assert {check.passed for check in verify(folder).values()} == {True, None}
+
+
+def test_pay_that_others_left_is_no_difference(tmp_path: Path) -> None:
+    card = replace(CARD, unearned="share")
+    with malicious_market(card=card) as market:
+        folder = joined(tmp_path / "device", market)
+        followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        market.cheats["mine"] = line(earned_micro=PAYMENT + 5)
+        assert verify(folder)["own earnings"].passed
+        market.cheats["mine"] = line(earned_micro=PAYMENT - 1)
+        assert verify(folder)["own earnings"].passed is False
+        market.state, market.cheats["mine"] = "training", line(earned_micro=PAYMENT + 5)
+        assert verify(folder)["own earnings"].passed is False
