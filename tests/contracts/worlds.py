@@ -17,6 +17,7 @@ import numpy as np
 
 from cli.markets import running_market
 from fedbourse.agent import Agent, Deal, DeviceSettings, Market, SpendStore, Wish
+from fedbourse.agent.deals import Reply
 from fedbourse.agent.following import Following
 from fedbourse.agent.market_client import MarketClient, Query
 from fedbourse.errors import Refused, Unreachable
@@ -43,6 +44,8 @@ ROUNDS = RECIPE.rounds
 MODEL = model_named(RECIPE.model, features=RECIPE.features, classes=RECIPE.classes)
 AllTerms = [RECIPE.terms(budget) for budget in BUDGETS]
 ZERO = np.zeros(MODEL.dimension).astype("<f8").tobytes()
+TOTAL = 100.0
+"""The total that a scripted market announced."""
 OTHER = np.full(MODEL.dimension, 0.25).astype("<f8").tobytes()
 
 
@@ -316,7 +319,9 @@ class MarketWorld(World):
         return Agent(path, **options)
 
     def train(self, *, away_from=None, device_dies_after=None, server_dies_after=None) -> Outcome:
-        deadlines = Deadlines(tick_s=20.0, terms_s=20.0, round_s=5.0 if away_from else 20.0)
+        deadlines = Deadlines(
+            tick_s=600.0, terms_s=600.0, review_s=0.0, round_s=5.0 if away_from else 600.0
+        )
         served = _Served(self.folder / "market", card(deadlines=deadlines))
         with closing(served):
             for seat in range(OWNERS):
@@ -414,12 +419,13 @@ class _Scripted(MarketClient):
             buyer="buyer:acme",
             card_document=card().document,
             wish=Wish(budget=BUDGETS[seat]),
-            plans=(("offer", BUDGETS[seat]),),
+            cap=100.0,
+            replies=(Reply("0" * 64, 0, TOTAL, 10**6, BUDGETS[seat]),),
         )
         known = agent.deals.deal(deal.name)
         if known is None:
-            agent.guard.agree(deal.privacy(BUDGETS[seat]))
             terms = {"terms": self._terms(deal), "market_signature": "", "signature": ""}
+            agent.guard.agree(deal.privacy(terms["terms"]))
             known = agent.deals.put(replace(deal, state="signed", terms=terms))
         self.deal = known
 
@@ -428,6 +434,8 @@ class _Scripted(MarketClient):
             deal.card,
             task=deal.task,
             owner=deal.owner,
+            tick=0,
+            total_budget=TOTAL,
             budget=self.budget,
             payment_micro=10**6,
             line="0" * 64,
@@ -449,6 +457,8 @@ class _Scripted(MarketClient):
         return {
             "line": {"state": "signed" if self.state == "training" else "offered", "answered": 0},
             "terms": {"terms": terms, "digest": digest(terms), "market_signature": signature},
+            "replies": [],
+            "exit": None,
             "receipt": None,
         }
 
