@@ -15,7 +15,13 @@ from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import shares_at
 from fedbourse.market.task import State
-from fedbourse.market.verify.records import Differs, Records, Unseen, budgets_of, same
+from fedbourse.market.verify.records import (
+    Differs,
+    Records,
+    Unseen,
+    budgets_of,
+    same,
+)
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.wire.canonical import digest
 
@@ -92,35 +98,40 @@ def check_totals(records: Records) -> str:
         same(f"what offer {tick} follows", offer["previous"], previous)
         same(f"the hash of offer {tick}", body["hash"], digest(offer))
         previous = body["hash"]
-    for tick in records.closings:
+    for tick in range(len(records.offers)):
         _check_move(records, tick)
     return f"P moved over {len(records.offers)} announcements by the rule, from {total:.6g}"
 
 
 def _check_move(records: Records, tick: int) -> None:
     """What followed a tick is what its replies, and those before it, lead to."""
-    discovery = discovery_after(sums_at(records, tick))
-    body = records.closings[tick]
-    if "converged" in body:
-        same(f"whether P converged at tick {tick}", body["converged"], discovery.converged)
-    if "offer" in body:
-        total = body["offer"]["total_budget"]
+    closing = records.closings.get(tick)
+    if closing is not None and "converged" in closing:
+        discovery = discovery_after(sums_at(records, tick))
+        same(f"whether P converged at tick {tick}", closing["converged"], discovery.converged)
+    if tick + 1 < len(records.offers):
+        # An announcement that did not close the tick before came after decliners were struck out.
+        struck = closing is None or "offer" not in closing
+        discovery = discovery_after(sums_at(records, tick, struck=struck))
+        total = records.totals[tick + 1]
         same(f"the total announced at tick {tick + 1}", total, discovery.total_budget)
 
 
-def sums_at(records: Records, tick: int) -> list[TickSum]:
-    """Return what each tick sums to when this one closes.
+def sums_at(records: Records, tick: int, *, struck: bool = False) -> list[TickSum]:
+    """Return what each tick sums to when this one closes; or once its decliners are struck out.
 
     While nobody is out of the task these are the sums that the log published as ticks closed.
     """
-    if not records.closings[tick]["out"]:
+    if not struck and not records.closings[tick]["out"]:
         return [
             TickSum(records.totals[each], body["positive"], body["share_sum"])
             for each, body in sorted(records.closings.items())
             if each <= tick
         ]
     return [
-        TickSum(total, *shares_at(total, [_column(records.replies(each, at=tick))]))
+        TickSum(
+            total, *shares_at(total, [_column(records.replies_in(each, at=tick, struck=struck))])
+        )
         for each, total in enumerate(records.totals[: tick + 1])
     ]
 

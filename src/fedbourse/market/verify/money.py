@@ -10,17 +10,18 @@ from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import FUND
 from fedbourse.market.task import State
+from fedbourse.market.unearned import undelivered_pay
 from fedbourse.market.verify.records import (
     Check,
     Differs,
     Records,
     Unseen,
     closed_rounds,
+    delivered_rounds,
     due,
     same,
 )
 from fedbourse.units import MicroCredits
-from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,14 +83,19 @@ def _check_rule(records: Records, ended: Document) -> None:
         return
     if records.owners is None:
         return
-    closed, rounds = closed_rounds(records), records.card.rounds
-    absent = sum(
-        max(0, earned(line["payment_micro"], answered=closed, rounds=rounds) - own)
-        for line in records.everybody("line")
-        if line["state"] == "signed"
-        for own in [earned(line["payment_micro"], answered=line["answered"], rounds=rounds)]
+    delivered = delivered_rounds(records)
+    absent = undelivered_pay(
+        {
+            line["owner"]: line["payment_micro"]
+            for line in records.everybody("line")
+            if line["owner"] in delivered
+        },
+        delivered,
+        closed_rounds=closed_rounds(records),
+        rounds=records.card.rounds,
     )
-    same("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
+    shared = ended["shared_micro"]
+    same("what went to the fund", ended["fund_micro"], max(0, absent - shared))
 
 
 def verify_books(

@@ -27,7 +27,7 @@ def check_own_line(records: Records) -> str:
     line, proof = own_part(records, "line"), own_part(records, "proof")
     if line["budget"] is not None:
         same("the hash of your line", line["leaf"], log.leaf(line["salt"], line_of(line)))
-    settled = records.event("settled")
+    settled = records.settled
     same("the root over lines", proof["root"], settled["lines_root"])
     if not log.proves(
         proof["path"],
@@ -42,7 +42,7 @@ def check_own_line(records: Records) -> str:
 
 def check_own_payment(records: Records) -> str:
     """The owner's payment is R r/P."""
-    line, settled = own_part(records, "line"), records.event("settled")
+    line, settled = own_part(records, "line"), records.settled
     if line["budget"] is None:
         raise Unseen("your budget was erased")
     share = Fraction(line["budget"]) / Fraction(settled["total_budget"])
