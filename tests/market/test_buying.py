@@ -43,7 +43,7 @@ def test_escrow_holds_all_of_the_reward_or_nothing_is_opened(trading) -> None:
     assert (trading.balance(escrow(first.id)), trading.balance(BUYER.party)) == (R, 0)
     assert trading.events(first.id)[-1].body["reserved_micro"] == R
     second = trading.do(buying.create, BUYER, card())
-    with pytest.raises(InvalidTransfer, match=r"its whole reward, 10\.0+ credits; buyer:acme has 0\.0+"):
+    with pytest.raises(InvalidTransfer, match=r"whole reward, 10\.0+ credits; buyer:acme has 0"):
         trading.do(buying.open_task, BUYER, second.id)
     assert trading.task(second.id).state is State.DRAFT
     assert trading.balance(escrow(first.id)) == R

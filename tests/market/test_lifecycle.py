@@ -80,37 +80,34 @@ def lives(sqlite_template, tmp_path_factory):
 def carry_out(trading, who, task, command) -> None:
     """Try the command itself, as well formed as it can be."""
     with trading.store.begin() as unit:
-        base = trading.market, unit, who, task.id
-        match command:
-            case Command.OPEN:
-                buying.open_task(*base)
-            case Command.ANNOUNCE:
-                buying.announce(*base)
-            case Command.TRAIN:
-                training.start(*base)
-            case Command.CANCEL:
-                buying.cancel(*base)
-            case Command.INTEREST:
-                selling.register_interest(*base, value=None, previous=task.card.digest)
-            case Command.PLAN:
-                selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
-            case Command.WITHDRAW:
-                selling.withdraw(*base)
-            case Command.DECIDE:
-                selling.decide(*base, accept=False, terms_digest="", signature=None)
-            case Command.ANSWER:
-                answers.accept_answer(*base, round=task.round + 9, body=bytes(24))
-            case Command.TICK:
-                price_discovery.close_tick(trading.market, unit, task.id)
-            case Command.RESTART:
-                price_discovery.restart(trading.market, unit, task.id)
-            case Command.CLOSE_ROUND:
-                training.close_round(trading.market, unit, task.id)
-            case _:
-                raise AssertionError(f"{command} has no command of its own")
+        COMMANDS[command](task, trading.market, unit, who, task.id)
 
 
-WITHIN_OTHERS = {Command.SETTLE, Command.COMPLETE}  # the clock does them as a part of others
+def _plan(task, *base) -> None:
+    selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
+
+
+COMMANDS = {
+    Command.OPEN: lambda task, *base: buying.open_task(*base),
+    Command.ANNOUNCE: lambda task, *base: buying.announce(*base),
+    Command.TRAIN: lambda task, *base: training.start(*base),
+    Command.CANCEL: lambda task, *base: buying.cancel(*base),
+    Command.INTEREST: lambda task, *base: selling.register_interest(
+        *base, value=None, previous=task.card.digest
+    ),
+    Command.PLAN: _plan,
+    Command.WITHDRAW: lambda task, *base: selling.withdraw(*base),
+    Command.DECIDE: lambda task, *base: selling.decide(
+        *base, accept=False, terms_digest="", signature=None
+    ),
+    Command.ANSWER: lambda task, *base: answers.accept_answer(
+        *base, round=task.round + 9, body=bytes(24)
+    ),
+    Command.TICK: lambda task, market, unit, *_: price_discovery.close_tick(market, unit, task.id),
+    Command.RESTART: lambda task, market, unit, *_: price_discovery.restart(market, unit, task.id),
+    Command.CLOSE_ROUND: lambda task, market, unit, *_: training.close_round(market, unit, task.id),
+}
+WITHIN_OTHERS = set(Command) - set(COMMANDS)  # settle, complete: the clock's parts of others
 THE_MARKET_S = {*WITHIN_OTHERS, Command.TICK, Command.RESTART, Command.CLOSE_ROUND}
 OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.ANSWER}
 CALLERS = {
