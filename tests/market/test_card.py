@@ -27,15 +27,19 @@ GOOD = {
     "clip": 1.0,
     "weights": "equal",
     "vesting": "by-round",
+    "unearned": "fund",
+    "cost": "convex",
     "start_seed": 0,
     "max_reward": 5.0,
     "max_rho": 1.0,
+    "min_budget": 0.0,
+    "min_total_budget": 0.0,
     "min_participants": 2,
     "assumptions": Assumptions(weight=20.0),
     "deadlines": Deadlines(),
     "validation": "",
     "layout": None,
-    "version": 1,
+    "version": 2,
 }
 
 LAYOUT = Layout(tuple(Column(f"x{i}") for i in range(9)), "late", ("no", "yes"))
@@ -50,9 +54,13 @@ def test_any_change_changes_the_hash() -> None:
         "reward": 2.0,
         "model": "softmax",
         "vesting": "upfront",
+        "unearned": "share",
+        "cost": "linear",
         "start_seed": 1,
         "max_reward": 6.0,
         "max_rho": 2.0,
+        "min_budget": 0.1,
+        "min_total_budget": 0.1,
         "min_participants": 3,
         "assumptions": Assumptions(weight=21.0),
         "deadlines": Deadlines(round_s=1.0),
@@ -81,7 +89,12 @@ def test_any_change_changes_the_hash() -> None:
         ({"goal": " "}, "goal must be said in words"),
         ({"query": "local-steps"}, "query must be one of gradient"),
         ({"compensation": "equal"}, "compensation must be one of proportional; found 'equal'"),
-        ({"payout": "later"}, "payout must be one of vested, upfront; found 'later'"),
+        ({"vesting": "later"}, "vesting must be one of by-round, upfront; found 'later'"),
+        ({"unearned": "burn"}, "unearned must be one of fund, refund, share; found 'burn'"),
+        ({"cost": "concave"}, "cost must be one of convex, linear; found 'concave'"),
+        ({"min_budget": -1}, "min_budget must be"),
+        ({"min_budget": 1.1}, "min_budget must be a finite number of at least 0 and of at most 1"),
+        ({"min_total_budget": -1}, "min_total_budget must be"),
         ({"weights": "pay"}, "weights must be one of equal, precision"),
         ({"reward": 0}, "reward must be a finite number of at least 1e-06"),
         ({"reward": 9e-7}, "reward must be a finite number of at least 1e-06"),
@@ -98,7 +111,7 @@ def test_any_change_changes_the_hash() -> None:
         ({"layout": Layout((Column("x"),), "late")}, "makes 2 features; the card says 10"),
         ({"layout": dataclasses.replace(LAYOUT, classes=("a", "b", "c"))}, "names 3 classes"),
         ({"layout": {}}, "a card's layout must be an object"),
-        ({"version": 2}, "version must be one of 1; found 2"),
+        ({"version": 1}, "version must be one of 2; found 1"),
         ({"goal": "x" * 2001}, "at most 2000 characters; found 2001"),
     ],
 )
@@ -130,6 +143,7 @@ def test_a_card_is_what_its_document_says() -> None:
     [
         ({"goals": "x"}, "a card has no item 'goals'; it has goal, data"),
         ({}, "a card needs goal, data, loss"),
+        ({**GOOD, "payout": "vested"}, "a card has no item 'payout'"),
         ({**GOOD, "deadlines": {"tick": 1}}, "a deadlines has no item 'tick'"),
         ({**GOOD, "deadlines": []}, "deadlines must be"),
         ({**GOOD, "assumptions": 3}, "assumptions must be"),
@@ -143,3 +157,15 @@ def test_a_card_is_what_its_document_says() -> None:
 def test_documents_that_are_no_card_get_one_sentence(document, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         TaskCard.of(document)
+
+
+def test_a_card_reserves_its_reward_or_the_most_that_it_may_be() -> None:
+    assert TaskCard(**GOOD).reserve == GOOD["max_reward"]
+    assert TaskCard(**(GOOD | {"reward": 2.0})).reserve == 2.0
+
+
+def test_there_may_be_no_time_to_review_and_must_be_time_for_all_else() -> None:
+    assert Deadlines(review_s=0).review_s == 0
+    for name in ("interest_s", "tick_s", "plans_s", "terms_s", "round_s"):
+        with pytest.raises(InvalidInput, match=f"{name} must be"):
+            Deadlines(**{name: 0})

@@ -2,10 +2,12 @@
 
 import pytest
 
-from fedbourse.market import buying, clock, selling
-from fedbourse.market.service import escrow
+from fedbourse.errors import Conflict
+from fedbourse.market import buying, clock, selling, training
+from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
-from market.trading import BUYER, Trading
+from fedbourse.wire.card import Deadlines
+from market.trading import BUYER, OPERATOR, Trading
 
 R = 10_000_000
 
@@ -51,24 +53,6 @@ def test_interest_over_announces_if_there_are_enough(trading, interested) -> Non
         assert f"needs 2 participants, and {interested} are interested" in reason(trading, task)
 
 
-def test_a_buyer_without_the_money_is_told_so(trading) -> None:
-    owners = trading.owners(1.0, 1.1)
-    task = trading.opened(reward=10.000001)
-    for owner in owners:
-        trading.do(
-            selling.register_interest,
-            owner.caller,
-            task.id,
-            value=None,
-            previous=task.card.digest,
-        )
-    trading.wait(24 * 3600)
-    task = trading.task(task.id)
-    assert task.state is State.CANCELLED
-    assert "escrow must hold the whole reward of 10.000001 credits" in reason(trading, task)
-    assert is_refunded(trading, task)
-
-
 def test_a_draft_has_no_deadline(trading) -> None:
     from market.trading import card
 
@@ -105,16 +89,19 @@ def test_plans_of_zero_do_not_count_as_participants(trading) -> None:
     assert is_refunded(trading, task)
 
 
-def test_a_tick_ends_when_all_have_answered_or_when_its_time_is_up(trading) -> None:
+def test_a_tick_ends_when_all_have_replied_or_when_its_time_is_up(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.announced(owners)
     for owner in owners[:2]:
-        trading.plan(owner, task, 0.1)
+        trading.plan(owner, task)
     assert trading.wait(59.999) == 0
-    trading.plan(owners[2], task, 0.1)
+    trading.plan(owners[2], task)
     assert trading.advance() == 1
-    assert trading.task(task.id).tick == 1
+    task = trading.task(task.id)
+    assert task.tick == 1
     assert trading.advance() == 0
+    for owner in owners[:2]:
+        trading.plan(owner, task)
     assert trading.wait(60) == 1
     assert trading.task(task.id).tick == 2
 
@@ -128,37 +115,26 @@ def test_nobody_plans_after_the_deadline_even_if_the_clock_is_late(trading) -> N
 
 
 @pytest.mark.parametrize("signs", [0, 1, 2, 3])
-def test_silent_owners_count_as_declined_when_terms_are_over(trading, signs) -> None:
+def test_who_did_not_sign_in_time_is_struck_out(trading, signs) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.settled(owners)
-    pay = {line.owner: line.payment for line in trading.lines(task.id)}
-    assert len(pay) == 3
+    assert len(trading.lines(task.id)) == 3
     for owner in owners[:signs]:
         trading.decide(owner, task.id)
-    trading.wait(3600)
+    assert trading.wait(3599.999) == (1 if signs == 3 else 0)
+    trading.wait(0.001)
     task = trading.task(task.id)
     if signs < 2:
         assert task.state is State.CANCELLED
-        assert f"and {signs} have signed" in reason(trading, task)
+        assert f"and {signs} are left to sell" in reason(trading, task)
         assert is_refunded(trading, task)
-        return
-    assert task.state is State.TRAINING
-    states = {line.owner: line.state for line in trading.lines(task.id)}
-    assert list(states.values()) == ["signed"] * signs + ["declined"] * (3 - signs)
-    assert trading.balance(BUYER.party) == sum(pay[o.name] for o in owners[signs:])
-
-
-def test_the_terms_of_everybody_else_stand_where_one_declines(trading) -> None:
-    owners = trading.owners(1.0, 1.1, 1.2)
-    task = trading.settled(owners)
-    pay = {line.owner: line.payment for line in trading.lines(task.id)}
-    trading.decide(owners[0], task.id, accept=False)
-    for owner in owners[1:]:
-        trading.decide(owner, task.id)
-    assert trading.advance() == 1
-    assert trading.task(task.id).state is State.TRAINING
-    assert trading.balance(BUYER.party) == pay[owners[0].name]
-    assert {line.owner: line.payment for line in trading.lines(task.id)} == pay
+    elif signs == 2:
+        assert task.state is State.ANNOUNCED
+        assert trading.lines(task.id) == []
+        assert trading.mine(owners[2], task.id)["exit"]["reason"] == "unsigned"
+        assert trading.balance(escrow(task.id)) == R
+    else:
+        assert task.state is State.TRAINING
 
 
 def test_a_round_closes_with_those_who_came_and_a_void_one_leaves_the_model(trading) -> None:
@@ -186,13 +162,16 @@ def test_a_round_closes_with_those_who_came_and_a_void_one_leaves_the_model(trad
     assert trading.balance(owners[2].name) == 0
 
 
-def test_all_rounds_missed_end_with_a_full_refund(trading) -> None:
+@pytest.mark.parametrize("unearned", ["fund", "refund", "share"])
+def test_all_rounds_missed_pay_nobody_and_the_buyer_only_by_the_card(trading, unearned) -> None:
     owners = trading.owners(1.0, 1.1)
-    task = trading.in_training(owners)
+    task = trading.in_training(owners, unearned=unearned)
     for _ in range(task.card.rounds):
         assert trading.wait(300) == 1
     assert trading.task(task.id).state is State.COMPLETED
-    assert is_refunded(trading, task)
+    assert trading.balance(escrow(task.id)) == 0
+    assert trading.balance(BUYER.party) == (R if unearned == "refund" else 0)
+    assert trading.balance(FUND) == (0 if unearned == "refund" else R)
     assert all(check.passed for check in trading.verified(task.id))
 
 
@@ -206,6 +185,7 @@ def test_a_late_clock_goes_one_step_at_a_time(trading) -> None:
 
 
 def test_a_task_that_cannot_go_on_holds_up_no_other(trading, monkeypatch) -> None:
+    trading.fund(R, reference="more")
     first, second = trading.opened(), trading.opened()
     stuck = min(first.id, second.id)
     usual = clock._MOVES[State.OPEN]
@@ -222,16 +202,62 @@ def test_a_task_that_cannot_go_on_holds_up_no_other(trading, monkeypatch) -> Non
     assert trading.task(max(first.id, second.id)).state is State.CANCELLED
 
 
-def test_however_fast_devices_answer_there_is_a_last_announcement(trading, monkeypatch) -> None:
-    monkeypatch.setattr(clock, "TICKS_MAX", 5)
-    owners = trading.owners(1.0, 1.1, 1.2)
-    task = trading.announced(owners)
-    for number in range(20):
-        if task.state is not State.ANNOUNCED:
-            break
-        for owner in owners:  # no total fits answers like these
-            trading.plan(owner, task, (0.1 + 0.1 * (number % 2)) * task.total_budget)
-        trading.advance()
-        task = trading.task(task.id)
+# -- time to review --------------------------------------------------------------------------------
+
+
+REVIEW = Deadlines(review_s=600.0)
+
+
+def test_the_buyer_has_time_to_review_once_everybody_has_signed(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.signed(owners, trading.settled(owners, deadlines=REVIEW))
     assert task.state is State.SETTLED
-    assert task.tick == 5
+    assert task.review_ends_ms == task.deadline_ms == trading.time_ms + 600_000
+    signed = trading.events(task.id)[-1]
+    assert (signed.kind, signed.body["review_ends_ms"]) == ("signed", task.review_ends_ms)
+    assert trading.wait(599.999) == 0
+    assert trading.wait(0.001) == 1
+    started = trading.task(task.id)
+    assert (started.state, started.review_ends_ms) == (State.TRAINING, None)
+    assert started.deadline_ms == trading.time_ms + 300_000
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+def test_review_begins_with_the_last_signature_and_not_before(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.settled(owners, deadlines=REVIEW)
+    trading.decide(owners[0], task.id)
+    assert trading.wait(3599.999) == 0
+    trading.decide(owners[1], task.id)
+    assert trading.wait(0.001) == 1
+    assert trading.task(task.id).review_ends_ms == trading.time_ms + 600_000
+
+
+def test_the_buyer_may_start_at_once(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.signed(owners, trading.settled(owners, deadlines=REVIEW))
+    assert trading.do(training.start, BUYER, task.id).state is State.TRAINING
+    assert trading.wait(299.999) == 0
+
+
+@pytest.mark.parametrize("who", [BUYER, OPERATOR], ids=str)
+def test_a_task_cancelled_while_it_is_reviewed_is_refunded_whole(trading, who) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.signed(owners, trading.settled(owners, deadlines=REVIEW))
+    trading.do(buying.cancel, who, task.id)
+    assert is_refunded(trading, task)
+    ended = trading.task(task.id)
+    assert (ended.state, ended.review_ends_ms, ended.deadline_ms) == (State.CANCELLED, None, None)
+    assert [trading.balance(owner.name) for owner in owners] == [0, 0]
+    assert trading.wait(10_000) == 0
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+def test_nobody_changes_its_mind_while_the_buyer_reviews(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.signed(owners, trading.settled(owners, deadlines=REVIEW))
+    for owner in owners:
+        with pytest.raises(Conflict, match="has signed its terms already"):
+            trading.decide(owner, task.id, accept=False)
+        with pytest.raises(Conflict, match="withdraw needs a task that is open or announced"):
+            trading.do(selling.withdraw, owner.caller, task.id)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import answers, buying, selling, training, views
+from fedbourse.market import answers, buying, price_discovery, selling, training, views
 from fedbourse.market.lifecycle import ACTIVE, ENDED, LIFE, Command, after, diagram
 from fedbourse.market.parties import MARKET, Caller
 from fedbourse.market.service import show
@@ -39,6 +39,11 @@ def test_every_life_can_end_and_nothing_follows_an_end() -> None:
     for _ in State:
         reached |= {rule.next for (state, _), rule in LIFE.items() if state in reached}
     assert reached == set(State)
+
+
+def test_nobody_settles_or_discovers_again_but_the_market() -> None:
+    for command in (Command.TICK, Command.SETTLE, Command.RESTART):
+        assert {rule.by for (_, each), rule in LIFE.items() if each is command} == {("market",)}
 
 
 def test_the_diagram_shows_the_whole_table() -> None:
@@ -75,36 +80,35 @@ def lives(sqlite_template, tmp_path_factory):
 def carry_out(trading, who, task, command) -> None:
     """Try the command itself, as well formed as it can be."""
     with trading.store.begin() as unit:
-        base = trading.market, unit, who, task.id
-        match command:
-            case Command.OPEN:
-                buying.open_task(*base)
-            case Command.ANNOUNCE:
-                buying.announce(*base)
-            case Command.SETTLE:
-                buying.settle(*base)
-            case Command.TRAIN:
-                training.start(*base)
-            case Command.CANCEL:
-                buying.cancel(*base)
-            case Command.INTEREST:
-                selling.register_interest(*base, value=None, previous=task.card.digest)
-            case Command.PLAN:
-                selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
-            case Command.WITHDRAW:
-                selling.withdraw(*base)
-            case Command.DECIDE:
-                selling.decide(*base, accept=False, terms_digest="", signature=None)
-            case Command.ANSWER:
-                answers.accept_answer(*base, round=task.round + 9, body=bytes(24))
-            case Command.CLOSE_ROUND:
-                training.close_round(trading.market, unit, task.id)
-            case _:
-                raise AssertionError(f"{command} has no command of its own")
+        COMMANDS[command](task, trading.market, unit, who, task.id)
 
 
-WITHIN_OTHERS = {Command.TICK, Command.COMPLETE}  # the clock does them as a part of others
-THE_MARKET_S = {*WITHIN_OTHERS, Command.CLOSE_ROUND}
+def _plan(task, *base) -> None:
+    selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
+
+
+COMMANDS = {
+    Command.OPEN: lambda task, *base: buying.open_task(*base),
+    Command.ANNOUNCE: lambda task, *base: buying.announce(*base),
+    Command.TRAIN: lambda task, *base: training.start(*base),
+    Command.CANCEL: lambda task, *base: buying.cancel(*base),
+    Command.INTEREST: lambda task, *base: selling.register_interest(
+        *base, value=None, previous=task.card.digest
+    ),
+    Command.PLAN: _plan,
+    Command.WITHDRAW: lambda task, *base: selling.withdraw(*base),
+    Command.DECIDE: lambda task, *base: selling.decide(
+        *base, accept=False, terms_digest="", signature=None
+    ),
+    Command.ANSWER: lambda task, *base: answers.accept_answer(
+        *base, round=task.round + 9, body=bytes(24)
+    ),
+    Command.TICK: lambda task, market, unit, *_: price_discovery.close_tick(market, unit, task.id),
+    Command.RESTART: lambda task, market, unit, *_: price_discovery.restart(market, unit, task.id),
+    Command.CLOSE_ROUND: lambda task, market, unit, *_: training.close_round(market, unit, task.id),
+}
+WITHIN_OTHERS = set(Command) - set(COMMANDS)  # settle, complete: the clock's parts of others
+THE_MARKET_S = {*WITHIN_OTHERS, Command.TICK, Command.RESTART, Command.CLOSE_ROUND}
 OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.ANSWER}
 CALLERS = {
     "buyer": BUYER,
@@ -120,7 +124,7 @@ CALLERS = {
         (state, command, role)
         for state, command, role in itertools.product(State, Command, ROLES)
         if command not in WITHIN_OTHERS
-        and not (command is Command.CLOSE_ROUND and role != "market")
+        and not (command in THE_MARKET_S and role != "market")
         and role not in LIFE.get((state, command), ((), state))[0]
     ],
     ids=str,

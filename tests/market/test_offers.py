@@ -150,6 +150,7 @@ def test_assumed_values_lie_evenly_between_the_ends(owners) -> None:
 
 def test_who_told_what_is_read_from_the_records(store) -> None:
     trading = Trading(store)
+    trading.fund(10_000_000)
     owners = trading.owners(3.0, 1.0, 2.0)
     task = trading.opened()
     for owner in owners:

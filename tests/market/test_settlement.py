@@ -102,7 +102,7 @@ def test_a_plan_in_a_later_chunk_that_is_no_number_is_named_by_its_place() -> No
 @given(st.lists(st.floats(0, 1e100), max_size=30), st.floats(1e-9, 1e9), st.integers(1, 9))
 def test_shares_are_summed_as_if_all_were_there_at_once(plans, total, size) -> None:
     chunks = [np.array(plans[i : i + size]) for i in range(0, len(plans), size)]
-    sold = [min(plan / total, 1.0) for plan in plans if plan]
+    sold = [plan / total for plan in plans if plan]
     assert shares_at(total, chunks) == (len(sold), math.fsum(sold))
 
 

@@ -173,9 +173,7 @@ def test_it_is_over_once_the_task_is_settled(trading) -> None:
     owners = trading.owners(*NEAR)
     task = trading.announced(owners, report=True)
     assert seen(trading, task)["basis"] == "reported"
-    for owner in owners:
-        trading.plan(owner, task)
-    trading.do(buying.settle, BUYER, task.id)
+    trading.play(owners, task)
     with pytest.raises(Conflict, match="draft, open or announced; it is settled"):
         seen(trading, task)
 

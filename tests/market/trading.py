@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from fedbourse.game import share_at
+from fedbourse.game.discovery import TICKS_MAX
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market import answers, buying, clock, selling, views
 from fedbourse.market.parties import Caller, Device
@@ -58,6 +59,15 @@ def caller(party: str, device: str | None = None) -> Caller:
 BUYER = caller("buyer:acme")
 OPERATOR = caller("operator:main")
 AUDITOR = caller("auditor:kay")
+
+
+def best_budget(owner: Owner, task: Task) -> float:
+    """Return the budget that is best for an owner at the announced total, by the card's rules."""
+    total, reward, card = task.total_budget, task.reward / 1e6, task.card
+    if owner.value >= reward / total:
+        return 0.0
+    best = share_at(owner.value, total, reward=reward) * total
+    return min(max(best, card.min_budget), card.max_rho)
 
 
 @dataclass
@@ -141,29 +151,38 @@ class Trading:
 
     def plan(self, owner: Owner, task: Task, budget: float | None = None) -> TickReply:
         """Reply to the offer with a budget, or with the best one at the announced total."""
-        if budget is None:
-            share = share_at(owner.value, task.total_budget, reward=task.reward / 1e6)
-            budget = min(share * task.total_budget, task.card.max_rho)
         return self.do(
             selling.submit_plan,
             owner.caller,
             task.id,
             tick=task.tick,
-            budget=budget,
+            budget=best_budget(owner, task) if budget is None else budget,
             previous=task.offer,
         )
 
-    def settled(self, owners, *, ticks: int = 60, **changes) -> Task:
-        """Let all owners reply to every tick until the market has settled by itself."""
-        task = self.announced(owners, **changes)
-        for _ in range(ticks):
-            for owner in owners:
-                self.plan(owner, task)
-            self.advance()
-            task = self.task(task.id)
+    def play(self, owners, task: Task, reply=best_budget) -> Task:
+        """Let owners reply to every tick until it is settled or cancelled; None is silence."""
+        for _ in range(2 * TICKS_MAX):
             if task.state is not State.ANNOUNCED:
                 return task
-        raise AssertionError(f"no settlement after {ticks} ticks")
+            for owner in owners:
+                budget = reply(owner, task)
+                if budget is not None:
+                    self.plan(owner, task, budget)
+            before = task
+            self.advance()
+            if self.task(task.id) == before:  # somebody was silent
+                self.wait(task.card.deadlines.tick_s)
+            task = self.task(task.id)
+        raise AssertionError(f"no settlement after {2 * TICKS_MAX} ticks")
+
+    def settled(self, owners, *, budgets=None, **changes) -> Task:
+        """Let all owners reply to every tick, with these budgets or the best, until the end."""
+        task = self.announced(owners, **changes)
+        if budgets is None:
+            return self.play(owners, task)
+        constant = {owner.name: budget for owner, budget in zip(owners, budgets, strict=True)}
+        return self.play(owners, task, lambda owner, task: constant[owner.name])
 
     def decide(
         self, owner: Owner, task_id: str, *, accept: bool = True, key: SigningKey | None = None
@@ -188,7 +207,10 @@ class Trading:
             return unit.lines(task_id)
 
     def in_training(self, owners, **changes) -> Task:
-        task = self.settled(owners, **changes)
+        return self.signed(owners, self.settled(owners, **changes))
+
+    def signed(self, owners, task: Task) -> Task:
+        """Let everybody who was chosen sign, and the market go on."""
         chosen = {line.owner for line in self.lines(task.id)}
         for owner in owners:
             if owner.name in chosen:
@@ -235,15 +257,20 @@ class Trading:
             found["answers"] = dict(enumerate(found["answers"]))
         return found
 
-    def completed(self, owners, **changes) -> Task:
-        """Let everybody who was chosen answer every round."""
-        task = self.in_training(owners, **changes)
+    def completed(self, owners, *, absent=(), **changes) -> Task:
+        """Let everybody who was chosen answer every round, but (round, owner) in ``absent``."""
+        return self.trained(owners, self.in_training(owners, **changes), absent=absent)
+
+    def trained(self, owners, task: Task, *, absent=(), until: int | None = None) -> Task:
+        """Let those who signed answer rounds until all are closed, or this one is open."""
         chosen = {line.owner for line in self.lines(task.id)}
-        for _ in range(task.card.rounds):
-            for owner in owners:
-                if owner.name in chosen:
+        while task.state is State.TRAINING and task.round != until:
+            before = task
+            for place, owner in enumerate(owners):
+                if owner.name in chosen and (task.round, place) not in absent:
                     self.answer(owner, task)
-            self.advance()
+            if not self.advance() or self.task(task.id) == before:
+                self.wait(task.card.deadlines.round_s)
             task = self.task(task.id)
         return task
 

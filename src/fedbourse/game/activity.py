@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 _ROUNDING = 1e-9
 """How far two replies may lie apart by rounding: a part of R/P for margins, of budgets for them."""
@@ -49,7 +49,7 @@ class Reply:
 
 def contradiction(
     reply: Reply,
-    earlier: Iterable[Reply],
+    earlier: Sequence[Reply],
     *,
     reward: float,
     floor: float = 0.0,
@@ -88,16 +88,14 @@ def _why(smaller: Reply, larger: Reply) -> str:
 def _not_linear(replies: list[Reply], reward: float, floor: float) -> str | None:
     """Return why no single value, with a cap, explains all replies of an owner."""
     cap = max(reply.budget for reply in replies)
-    least, most, slack = 0.0, math.inf, 0.0
+    least, most = 0.0, math.inf
     for reply in replies:
         low, high = reply.margins(reward, floor)
-        slack = max(slack, reply.slack(reward))
-        if reply.budget and math.isclose(reply.budget, cap, rel_tol=_ROUNDING):
-            # At its cap an owner would sell more: its value is at most the margin.
-            most = min(most, high)
-        else:
-            least, most = max(least, low), min(most, high)
-    if least <= most + 2 * slack:
+        if not reply.budget or not math.isclose(reply.budget, cap, rel_tol=_ROUNDING):
+            least = max(least, low - reply.slack(reward))
+        # At its cap an owner would sell more: its value is at most the margin.
+        most = min(most, high + reply.slack(reward))
+    if least <= most:
         return None
     last = replies[-1]
     return (

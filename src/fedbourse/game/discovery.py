@@ -12,8 +12,8 @@ For the linear cost the move
 is Newton's method on a convex, piecewise linear function: it ends after finitely many ticks, and
 on the way the excess of the shares times the slope falls to a quarter or less with every move (the
 two ratios sum to at most 1). Where it does not, the replies are not those of linear costs (caps,
-floors, other costs), and the bracket is closed by false position, with a bisection after every move
-that did not halve it.
+floors, other costs), and the bracket is closed by false position (the Illinois rule), with a
+bisection wherever two moves in a row did not halve it.
 
 Discovery has **converged** where the bracket is at most ``CONVERGED`` of P. Converged or not, a
 task settles at the lowest announced total whose replies sum to at most it (``qualifying``): there
@@ -39,15 +39,20 @@ from fedbourse.game.rules import Game, checked_reward
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fedbourse.game.columns import FloatArray
 
 CONVERGED = 1e-6
 """The width of the bracket, as a part of P, at which discovery ends."""
 TICKS_MAX = 60
 """Ticks after which a task settles by rule, whether or not the bracket is that narrow."""
+_NARROW = math.log1p(CONVERGED)
 _PROBE = 1e-12  # how far beside a Newton estimate P is announced, so that the bracket closes
 _ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
-_STEP = 4.0  # what P is multiplied or divided by while only one side of the bracket is known
+_PATIENCE = 25  # ticks after which every move is a bisection: 60 are enough for any bracket
+_RANGE = 1e-300, 1e300  # where totals stay, whatever is replied
+_STEP = 4.0  # how much farther than the last move P goes while the bracket has only one end
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,6 @@ class Discovery:
     ticks: tuple[TickSum, ...] = ()
     newton: bool = True
     """Whether the replies so far may be those of linear costs."""
-    stalls: int = 0
-    """Moves that did not halve the bracket, since the replies are not those of linear costs."""
 
     @classmethod
     def start(cls, *, cost: str | PrivacyCost | Cost = "linear", total_budget: float) -> Discovery:
@@ -111,15 +114,8 @@ class Discovery:
     @property
     def converged(self) -> bool:
         """Say whether the bracket is narrow enough."""
-        return self._width <= math.log1p(CONVERGED)
-
-    @property
-    def _width(self) -> float:
-        """The width of the bracket in ln P; infinite while one end is missing."""
         low, high = self.low, self.qualifying
-        if low is None or high is None:
-            return math.inf
-        return math.log(high.total_budget / low.total_budget)
+        return low is not None and high is not None and _width(low, high) <= _NARROW
 
     def move(self, *, positive: int, share_sum: float) -> Discovery:
         """Return the next announcement, given how many replied and what their shares sum to."""
@@ -129,16 +125,14 @@ class Discovery:
 
     def after(self, tick: TickSum) -> Discovery:
         """Return the discovery after a tick, whichever total was announced at it."""
-        seen = replace(self, ticks=(*self.ticks, tick))
         # Where owners have gone since, earlier totals were not the moves of these sums.
         proposed = tick.total_budget == self.total_budget
-        if self.newton and proposed and not self._falls(tick):
-            seen = replace(seen, newton=False)
-        if not seen.newton and 2 * seen._width > self._width:
-            seen = replace(seen, stalls=self.stalls + 1)
+        newton = self.newton and (not proposed or self._falls(tick))
+        seen = replace(self, ticks=(*self.ticks, tick), newton=newton)
         if seen.converged and seen.qualifying is not None:
             return replace(seen, total_budget=seen.qualifying.total_budget)
-        return replace(seen, total_budget=seen._next(tick))
+        least, most = _RANGE
+        return replace(seen, total_budget=min(max(seen._next(tick), least), most))
 
     def _falls(self, tick: TickSum) -> bool:
         """Say whether the last move did what Newton's does for linear costs.
@@ -160,35 +154,65 @@ class Discovery:
         guess = tick.newton if self.newton else None
         if low is None:
             below = None if guess is None or guess >= tick.total_budget else guess
-            return tick.total_budget / _STEP if below is None else below * (1 - _PROBE)
+            return tick.total_budget / self._stride if below is None else below * (1 - _PROBE)
         if high is None:
             above = None if guess is None or guess <= tick.total_budget else guess
-            return tick.total_budget * _STEP if above is None else above * (1 + _PROBE)
+            return tick.total_budget * self._stride if above is None else above * (1 + _PROBE)
         if guess is not None:
             # On the last linear piece the guess is the root: it is announced from both sides.
             beside = guess * (1 - _PROBE if tick is high else 1 + _PROBE)
             if low.total_budget < beside < high.total_budget:
                 return beside
-        return _between(low, high, bisect=bool(self.stalls % 2))
+        part = 0.5 if self.newton or len(self.ticks) > _PATIENCE else _false_position(self.ticks)
+        return low.total_budget * math.exp(part * _width(low, high))
+
+    @property
+    def _stride(self) -> float:
+        """By which factor P moves while one end of the bracket is missing: ever farther."""
+        if len(self.ticks) < 2:
+            return _STEP
+        last = self.ticks[-1].total_budget / self.ticks[-2].total_budget
+        return _STEP * max(last, 1 / last)
 
 
 def _total_of(tick: TickSum) -> float:
     return tick.total_budget
 
 
-def _between(low: TickSum, high: TickSum, *, bisect: bool) -> float:
-    """Return a total inside the bracket: its middle, or where a straight line in logarithms is 0.
+def _width(low: TickSum, high: TickSum) -> float:
+    """Return the width of a bracket in ln P."""
+    return math.log(high.total_budget / low.total_budget)
 
-    False position keeps one end for long where the curve is bent; it never gets closer to an end
-    than a thousandth of the bracket.
+
+def _false_position(ticks: Iterable[TickSum]) -> float:
+    """Return where in the bracket to announce next: the part of its width above its lower end.
+
+    That is where a straight line through both ends, in logarithms, is 0. Where one end stays for
+    long since the curve is bent, its height is halved (the Illinois rule); where two moves in a row
+    did not halve the bracket, its middle is taken.
     """
-    part = 0.5
-    if not bisect:
-        above = math.log(low.share_sum)
-        below = math.log(max(high.share_sum, 0.01))  # silence has no logarithm
-        part = min(max(above / (above - below), 1e-3), 1 - 1e-3) if above > below else 0.5
-    width = math.log(high.total_budget / low.total_budget)
-    return low.total_budget * math.exp(part * width)
+    low: TickSum | None = None
+    high: TickSum | None = None
+    stayed = stalls = 0
+    width = math.inf
+    for tick in ticks:
+        both = low is not None and high is not None
+        if tick.too_small:
+            low = tick if low is None else max(low, tick, key=_total_of)
+            stayed = max(stayed, 0) + 1 if both else 0
+        else:
+            high = tick if high is None else min(high, tick, key=_total_of)
+            stayed = min(stayed, 0) - 1 if both else 0
+        if low is not None and high is not None:
+            before, width = width, _width(low, high)
+            stalls = stalls + 1 if 2 * width > before * (1 + _ROUNDING) else 0
+    assert low is not None
+    assert high is not None
+    above = math.log(low.share_sum) * 0.5 ** max(-stayed - 1, 0)
+    below = -math.log(max(high.share_sum, 0.01)) * 0.5 ** max(stayed - 1, 0)
+    if stalls >= 2 or not above + below:
+        return 0.5
+    return min(max(above / (above + below), 1e-3), 1 - 1e-3)
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,7 +138,7 @@ class Line:
     answered: int = 0
     """Rounds delivered so far."""
     earned: MicroCredits = _NOTHING
-    """What was paid so far, of ``payment``."""
+    """What was paid so far: of ``payment``, and of others' rounds where the card shares them."""
     held: MicroCredits = _NOTHING
     """What is earned and held back, of ``earned``: none yet."""
 

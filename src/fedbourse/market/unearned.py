@@ -12,8 +12,9 @@ Where a task is cancelled, rounds that were never closed are not bought: their p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+import math
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedbourse.ledger import Transfer
@@ -22,7 +23,7 @@ from fedbourse.units import MicroCredits
 from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
@@ -35,7 +36,8 @@ class Remainder:
 
     refunded: int = 0
     fund: int = 0
-    shared: int = 0
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """What owners get of the rounds that others did not deliver."""
 
     @property
     def document(self) -> dict[str, int]:
@@ -43,47 +45,46 @@ class Remainder:
         return {
             "refunded_micro": self.refunded,
             "fund_micro": self.fund,
-            "shared_micro": self.shared,
+            "shared_micro": sum(self.shares.values()),
         }
 
 
 def empty_escrow(market: Market, unit: Unit, task: Task, *, closed_rounds: int) -> Remainder:
     """Pay out all that is left in escrow when a task ends after so many closed rounds."""
-    account = escrow(task.id)
-    left = unit.balance(account)
+    left = unit.balance(escrow(task.id))
     if not left:
         return Remainder()
-    shares: dict[str, int] = {}
-    absent = 0
+    absent, shares = 0, {}
     if closed_rounds and task.card.vesting == "by-round":
-        rounds, lines = task.card.rounds, unit.lines(task.id)
-        still_open = _deliverers(unit, task, closed_rounds) if closed_rounds < rounds else []
-        for line in lines:
-            closed = line.answered - (line.owner in still_open)
-            absent += earned(line.payment, answered=closed_rounds, rounds=rounds)
-            absent -= earned(line.payment, answered=closed, rounds=rounds)
+        lines = [line for line in unit.lines(task.id) if line.state == "signed"]
+        payments = {line.owner: int(line.payment) for line in lines}
+        # Answers to a round that was never closed are paid for, and make up for none before it.
+        early = {answer.owner for answer in unit.answers(task.id, closed_rounds)}
+        delivered = {line.owner: line.answered - (line.owner in early) for line in lines}
+        absent = undelivered_pay(
+            payments, delivered, closed_rounds=closed_rounds, rounds=task.card.rounds
+        )
         if task.card.unearned == "share" and absent:
-            pay = shared_pay(
-                {line.owner: int(line.payment) for line in lines},
-                (_deliverers(unit, task, number) for number in range(closed_rounds)),
-                rounds=rounds,
-                still_open=still_open,
+            shares = shared_bonuses(
+                payments,
+                _deliverers(unit, task, closed_rounds),
+                rounds=task.card.rounds,
+                most=left,
             )
-            shares = {e.owner: pay[e.owner] - e.earned for e in lines if pay[e.owner] > e.earned}
     shared = sum(shares.values())
     fund = 0 if task.card.unearned == "refund" else max(0, absent - shared)
-    remainder = Remainder(refunded=left - shared - fund, fund=fund, shared=shared)
+    remainder = Remainder(refunded=left - shared - fund, fund=fund, shares=shares)
     for owner, bonus in shares.items():
         unit.earn(task.id, owner, bonus)
-    unit.post(_transfers(task, shares, remainder), at_ms=market.now_ms())
+    unit.post(_transfers(task, remainder), at_ms=market.now_ms())
     return remainder
 
 
-def _transfers(task: Task, shares: Mapping[str, int], remainder: Remainder) -> list[Transfer]:
+def _transfers(task: Task, remainder: Remainder) -> list[Transfer]:
     account = escrow(task.id)
     moves = [
         (f"{task.id}/{owner}/share", owner, bonus, "rounds that others did not deliver")
-        for owner, bonus in shares.items()
+        for owner, bonus in remainder.shares.items()
     ]
     moves += [
         (f"{task.id}/fund", FUND, remainder.fund, "rounds that were not delivered"),
@@ -96,38 +97,71 @@ def _transfers(task: Task, shares: Mapping[str, int], remainder: Remainder) -> l
     ]
 
 
-def _deliverers(unit: Unit, task: Task, number: int) -> list[str]:
-    return [answer.owner for answer in unit.answers(task.id, number)]
+def _deliverers(unit: Unit, task: Task, closed_rounds: int) -> list[list[str]]:
+    return [
+        [answer.owner for answer in unit.answers(task.id, number)]
+        for number in range(closed_rounds)
+    ]
+
+
+def undelivered_pay(
+    payments: Mapping[str, int], delivered: Mapping[str, int], *, closed_rounds: int, rounds: int
+) -> int:
+    """Return what closed rounds would have brought those who did not deliver them.
+
+    >>> undelivered_pay({"a": 6, "b": 4}, {"a": 2, "b": 1}, closed_rounds=2, rounds=2)
+    2
+    """
+    return sum(
+        earned(payment, answered=closed_rounds, rounds=rounds)
+        - earned(payment, answered=delivered[owner], rounds=rounds)
+        for owner, payment in payments.items()
+    )
+
+
+def shared_bonuses(
+    payments: Mapping[str, int], deliverers: Sequence[Sequence[str]], *, rounds: int, most: int
+) -> dict[str, int]:
+    """Return what each owner gets of the rounds that others did not deliver.
+
+    They sum to ``most`` at most: where a task is cancelled, answers to its open round may have been
+    paid a micro-credit ahead.
+    """
+    delivered = Counter(name for names in deliverers for name in names)
+    bonuses = {}
+    for owner, pay in sorted(shared_pay(payments, deliverers, rounds=rounds).items()):
+        bonus = pay - earned(payments[owner], answered=delivered[owner], rounds=rounds)
+        bonus = min(bonus, most)
+        if bonus:
+            bonuses[owner] = bonus
+            most -= bonus
+    return bonuses
 
 
 def shared_pay(
-    payments: Mapping[str, int],
-    deliverers: Iterable[Iterable[str]],
-    *,
-    rounds: int,
-    still_open: Iterable[str] = (),
+    payments: Mapping[str, int], deliverers: Iterable[Sequence[str]], *, rounds: int
 ) -> dict[str, int]:
     """Return what owners earn where each round's pay is shared by those who delivered it.
 
     Each round brings R/T, in proportion to payments; a round that nobody delivered brings nobody
-    anything. In a round that was ``still_open`` when the task ended, who delivered earns its own
-    part alone. Sums are exact; what floors leave goes to the largest remainders.
+    anything. Sums are exact; what floors leave goes to the largest remainders.
 
     >>> shared_pay({"a": 6, "b": 4}, [["a", "b"], ["a"]], rounds=2)
     {'a': 8, 'b': 2}
     """
     reward = sum(payments.values())
-    exact = dict.fromkeys(payments, Fraction(0))
-    for names in deliverers:
-        there = list(names)
-        total = sum(payments[name] for name in there)
-        for name in there:
-            exact[name] += Fraction(reward * payments[name], rounds * total)
-    for name in still_open:
-        exact[name] += Fraction(payments[name], rounds)
-    pay = {name: int(amount) for name, amount in exact.items()}
-    left = int(sum(exact.values(), Fraction(0))) - sum(pay.values())
-    by_remainder = sorted(exact, key=lambda name: (pay[name] - exact[name], name))
+    delivered = [(names, sum(payments[name] for name in names)) for names in deliverers if names]
+    # Every round's 1/total, in units of one over their least common multiple.
+    multiple = math.lcm(*{total for _, total in delivered})
+    weights = dict.fromkeys(payments, 0)
+    for names, total in delivered:
+        for name in names:
+            weights[name] += multiple // total
+    exact = {name: reward * payments[name] * weight for name, weight in weights.items()}
+    unit = rounds * multiple
+    pay = {name: amount // unit for name, amount in exact.items()}
+    left = sum(exact.values()) // unit - sum(pay.values())
+    by_remainder = sorted(exact, key=lambda name: (-(exact[name] % unit), name))
     for name in by_remainder[:left]:
         pay[name] += 1
     return pay

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.game.discovery import Discovery, TickSum
+from fedbourse.game.discovery import TickSum
 from fedbourse.market import log
 from fedbourse.market.lifecycle import LIFE
 from fedbourse.market.offers import choose_reward, first_total, told_in
@@ -15,7 +15,13 @@ from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import shares_at
 from fedbourse.market.task import State
-from fedbourse.market.verify.records import Differs, Records, Unseen, budgets_of, same
+from fedbourse.market.verify.records import (
+    Differs,
+    Records,
+    Unseen,
+    budgets_of,
+    same,
+)
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.wire.canonical import digest
 
@@ -92,37 +98,42 @@ def check_totals(records: Records) -> str:
         same(f"what offer {tick} follows", offer["previous"], previous)
         same(f"the hash of offer {tick}", body["hash"], digest(offer))
         previous = body["hash"]
-    for tick, body in records.closings.items():
-        if "converged" in body:
-            ended = discovery_at(records, tick + 1, at=tick)
-            same(f"whether P converged at tick {tick}", body["converged"], ended.converged)
-    for tick, body in enumerate(records.offers[1:], 1):
-        # A run that is made again begins without who declined after the tick before.
-        before = discovery_at(records, tick, at=tick - 1 if "closed_tick" in body else tick)
-        announced = body["offer"]["total_budget"]
-        same(f"the total announced at tick {tick}", announced, before.total_budget)
+    for tick in range(len(records.offers)):
+        _check_move(records, tick)
     return f"P moved over {len(records.offers)} announcements by the rule, from {total:.6g}"
 
 
-def discovery_at(records: Records, ticks: int, *, at: int) -> Discovery:
-    """Return how discovery stands after so many ticks, over those who are in at tick ``at``.
+def _check_move(records: Records, tick: int) -> None:
+    """What followed a tick is what its replies, and those before it, lead to."""
+    closing = records.closings.get(tick)
+    if closing is not None and "converged" in closing:
+        discovery = discovery_after(sums_at(records, tick))
+        same(f"whether P converged at tick {tick}", closing["converged"], discovery.converged)
+    if tick + 1 < len(records.offers):
+        # An announcement that did not close the tick before came after decliners were struck out.
+        struck = closing is None or "offer" not in closing
+        discovery = discovery_after(sums_at(records, tick, struck=struck))
+        total = records.totals[tick + 1]
+        same(f"the total announced at tick {tick + 1}", total, discovery.total_budget)
 
-    While nobody is out of the task the sums are those that the log published as ticks closed.
+
+def sums_at(records: Records, tick: int, *, struck: bool = False) -> list[TickSum]:
+    """Return what each tick sums to when this one closes; or once its decliners are struck out.
+
+    While nobody is out of the task these are the sums that the log published as ticks closed.
     """
-    if records.closings[ticks - 1]["out"] or (at >= ticks and _restarted(records)):
-        columns = [_column(records.replies(tick, at=at)) for tick in range(ticks)]
-        sums = [shares_at(records.totals[i], [each]) for i, each in enumerate(columns)]
-    else:
-        closed = [records.closings[tick] for tick in range(ticks)]
-        sums = [(body["positive"], body["share_sum"]) for body in closed]
-    totals = records.totals[:ticks]
-    return discovery_after(
-        [TickSum(total, *each) for total, each in zip(totals, sums, strict=True)]
-    )
-
-
-def _restarted(records: Records) -> bool:
-    return any(event["kind"] == "restarted" for event in records.events)
+    if not struck and not records.closings[tick]["out"]:
+        return [
+            TickSum(records.totals[each], body["positive"], body["share_sum"])
+            for each, body in sorted(records.closings.items())
+            if each <= tick
+        ]
+    return [
+        TickSum(
+            total, *shares_at(total, [_column(records.replies_in(each, at=tick, struck=struck))])
+        )
+        for each, total in enumerate(records.totals[: tick + 1])
+    ]
 
 
 def _column(replies: list[Document]) -> FloatArray:

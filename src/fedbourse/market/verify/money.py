@@ -10,18 +10,18 @@ from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import FUND
 from fedbourse.market.task import State
+from fedbourse.market.unearned import undelivered_pay
 from fedbourse.market.verify.records import (
     Check,
     Differs,
     Records,
     Unseen,
     closed_rounds,
-    deliverers,
+    delivered_rounds,
     due,
     same,
 )
 from fedbourse.units import MicroCredits
-from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,17 +81,21 @@ def _check_rule(records: Records, ended: Document) -> None:
     if records.card.unearned == "refund" or records.card.vesting == "upfront":
         same("what went to the fund", ended["fund_micro"], 0)
         return
-    if records.owners is None or records.answers is None:
+    if records.owners is None:
         return
-    closed, rounds = closed_rounds(records), records.card.rounds
-    still_open = deliverers(records, closed)
-    absent = 0
-    for line in records.everybody("line"):
-        in_closed = line["answered"] - (line["owner"] in still_open)
-        absent += earned(line["payment_micro"], answered=closed, rounds=rounds)
-        absent -= earned(line["payment_micro"], answered=in_closed, rounds=rounds)
-    fund = max(0, absent - ended["shared_micro"]) if closed else 0
-    same("the pay of rounds that were not delivered", ended["fund_micro"], fund)
+    delivered = delivered_rounds(records)
+    absent = undelivered_pay(
+        {
+            line["owner"]: line["payment_micro"]
+            for line in records.everybody("line")
+            if line["owner"] in delivered
+        },
+        delivered,
+        closed_rounds=closed_rounds(records),
+        rounds=records.card.rounds,
+    )
+    shared = ended["shared_micro"]
+    same("what went to the fund", ended["fund_micro"], max(0, absent - shared))
 
 
 def verify_books(

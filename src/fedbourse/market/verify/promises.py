@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
 from fedbourse.market import log
+from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import COMPENSATIONS, shares_at
-from fedbourse.market.verify.history import discovery_at
+from fedbourse.market.verify.history import sums_at
 from fedbourse.market.verify.records import (
     Differs,
     Records,
@@ -18,6 +20,7 @@ from fedbourse.market.verify.records import (
     budgets_of,
     check_leaf,
     erased_too,
+    is_out,
     line_of,
     same,
     settled_reward,
@@ -84,7 +87,28 @@ def check_replies(records: Records) -> str:
         root = log.root([reply["leaf"] for reply in replies])
         same(f"the root over replies to tick {tick}", body["replies_root"], root)
         count += len(replies)
+    _check_exits(records)
     return f"{count} replies to {len(records.closings)} ticks lead to the log" + erased_too(erased)
+
+
+def _check_exits(records: Records) -> None:
+    """Whoever is in when a tick closes replied to it, or to a smaller total with a zero."""
+    closings = sorted(records.closings.items())
+    left_out: Counter[int] = Counter()
+    for owner in records.owners or ():
+        budgets = {reply["tick"]: reply["budget"] for reply in owner["replies"]}
+        zero_from = math.inf
+        for tick, _ in closings:
+            total = records.totals[tick]
+            if is_out(owner, tick):
+                left_out[tick] += 1
+            elif tick in budgets:
+                # What was erased may have been a zero.
+                zero_from = zero_from if budgets[tick] else min(zero_from, total)
+            elif total < zero_from:
+                raise Differs(f"{owner['owner']} did not reply to tick {tick}, and is still in")
+    for tick, body in closings:
+        same(f"how many are out at tick {tick}", body["out"], left_out[tick])
 
 
 def check_sums(records: Records) -> str:
@@ -133,7 +157,8 @@ def check_activity(records: Records) -> str:
 def check_settlement(records: Records) -> str:
     """The task was settled at the lowest total whose replies sum to at most it."""
     settled = records.settled
-    discovery = discovery_at(records, len(records.totals), at=len(records.totals))
+    last = len(records.totals) - 1
+    discovery = discovery_after(sums_at(records, last, struck=records.struck))
     tick = discovery.qualifying
     if tick is None:
         raise Differs("no tick qualifies for a settlement")
@@ -174,10 +199,9 @@ def check_payments(records: Records) -> str:
 
 def check_lines(records: Records) -> str:
     """The lines of the settlement lead to the root in the log."""
-    lines, erased = records.everybody("line"), 0
+    settled, lines, erased = records.settled, records.everybody("line"), 0
     for line in lines:
         erased += check_leaf(line, line_of(line), f"the line of {line['owner']}")
-    settled = records.settled
     same("the number of lines", settled["lines"], len(lines))
     root = log.root([line["leaf"] for line in lines])
     same("the root over lines", settled["lines_root"], root)

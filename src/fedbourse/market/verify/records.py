@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
-from fedbourse.market.unearned import shared_pay
+from fedbourse.market.unearned import shared_bonuses
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.messages import earned, line_document
 
@@ -67,23 +67,16 @@ class Records:
         return [e["body"] for e in self.events if e["kind"] in ("announced", "ticked")]
 
     @cached_property
-    def settled(self) -> Document:
-        """Return the body of the settlement that holds: none where discovery runs again."""
-        for event in reversed(self.events):
-            if event["kind"] in ("settled", "restarted"):
-                break
-        else:
-            raise Unseen("the log has no event 'settled'")
-        if event["kind"] == "restarted":
-            raise Unseen("the price is being discovered again")
-        body: Document = event["body"]
-        return body
-
-    @cached_property
     def closings(self) -> dict[int, Document]:
         """Return the bodies of the events that closed ticks, by tick."""
         bodies = (e["body"] for e in self.events if "closed_tick" in e["body"])
         return {body["closed_tick"]: body for body in bodies}
+
+    @property
+    def struck(self) -> bool:
+        """Say whether decliners were struck out after the last tick closed."""
+        last = [e for e in self.events if e["kind"] == "restarted" or "closed_tick" in e["body"]]
+        return bool(last) and last[-1]["kind"] == "restarted"
 
     @property
     def totals(self) -> list[float]:
@@ -96,25 +89,44 @@ class Records:
             raise Unseen("it takes an auditor's token to see every owner")
         return [owner[part] for owner in self.owners if owner[part] is not None]
 
-    def replies(self, tick: int, *, at: int | None = None) -> list[Document]:
-        """Return the replies to a tick, by owner: of those who are in at the closing of ``at``.
+    @property
+    def settled(self) -> Document:
+        """Return the body of the event that settled the task, unless it was settled in vain."""
+        kinds = [e["kind"] for e in self.events if e["kind"] in ("settled", "restarted")]
+        if kinds[-1:] == ["restarted"]:
+            raise Unseen("the price was discovered again, and the task was not settled since")
+        return self.event("settled")
 
-        Without it, of everybody who replied.
+    def replies(self, tick: int) -> list[Document]:
+        """Return all replies to a tick, by owner."""
+        return [reply for _, reply in self._replies.get(tick, [])]
+
+    def replies_in(self, tick: int, *, at: int, struck: bool) -> list[Document]:
+        """Return the replies to a tick of owners who were in when the tick ``at`` closed.
+
+        Or, ``struck``, once those were struck out who declined the settlement that it led to.
         """
-        if self.owners is None:
-            raise Unseen("it takes an auditor's token to see every owner")
         return [
             reply
-            for owner in self.owners
-            if at is None or not _is_out(owner["exit"], at)
-            for reply in owner["replies"]
-            if reply["tick"] == tick
+            for owner, reply in self._replies.get(tick, [])
+            if not is_out(owner, at, struck=struck)
         ]
+
+    @cached_property
+    def _replies(self) -> dict[int, list[tuple[Document, Document]]]:
+        """Return all replies with their owners, by tick."""
+        if self.owners is None:
+            raise Unseen("it takes an auditor's token to see every owner")
+        by_tick: dict[int, list[tuple[Document, Document]]] = {}
+        for owner in self.owners:
+            for reply in owner["replies"]:
+                by_tick.setdefault(reply["tick"], []).append((owner, reply))
+        return by_tick
 
     @property
     def plans(self) -> list[Document]:
         """Return the replies that became plans: to the tick settled at, of those still in."""
-        return self.replies(self.settled["tick"], at=len(self.totals))
+        return self.replies_in(self.settled["tick"], at=len(self.totals) - 1, struck=True)
 
     def money(self) -> list[Document]:
         """Return all transfers from and to the escrow account."""
@@ -160,24 +172,35 @@ def closed_rounds(records: Records) -> int:
     return sum(event["kind"] == "round" for event in records.events)
 
 
-def _shared(records: Records) -> dict[str, int]:
-    """Return what each owner has earned in all, where a task that ended shared unearned pay."""
-    if records.card.unearned != "share" or not records.events[-1]["body"].get("shared_micro"):
-        return {}
-    payments = {line["owner"]: line["payment_micro"] for line in records.everybody("line")}
-    return shared_pay(
-        payments,
-        (deliverers(records, number) for number in range(closed_rounds(records))),
-        rounds=records.card.rounds,
-        still_open=deliverers(records, closed_rounds(records)),
-    )
-
-
-def deliverers(records: Records, number: int) -> list[str]:
-    """Return who delivered a round; nobody where it was never opened."""
+def delivered_rounds(records: Records) -> dict[str, int]:
+    """Return how many of the closed rounds each owner who signed delivered."""
     if records.answers is None:
         raise Unseen("who delivered which round is for auditors to see")
-    return [answer["owner"] for answer in records.answers.get(number, [])]
+    early = {answer["owner"] for answer in records.answers.get(closed_rounds(records), [])}
+    return {
+        line["owner"]: line["answered"] - (line["owner"] in early)
+        for line in records.everybody("line")
+        if line["state"] == "signed"
+    }
+
+
+def _bonuses(records: Records) -> dict[str, int]:
+    """Return what owners got of others' rounds, where a task that ended shared them."""
+    if records.card.unearned != "share" or not records.events[-1]["body"].get("shared_micro"):
+        return {}
+    if records.answers is None:
+        raise Unseen("who delivered which round is for auditors to see")
+    lines, rounds = records.everybody("line"), records.card.rounds
+    paid = sum(earned(e["payment_micro"], answered=e["answered"], rounds=rounds) for e in lines)
+    return shared_bonuses(
+        {line["owner"]: line["payment_micro"] for line in lines},
+        [
+            [answer["owner"] for answer in records.answers[number]]
+            for number in range(closed_rounds(records))
+        ],
+        rounds=rounds,
+        most=settled_reward(records) - paid,
+    )
 
 
 def own_part(records: Records, part: str) -> Document:
@@ -208,11 +231,12 @@ def erased_too(count: int) -> str:
     return f" ({count} of them erased, hashes only)" if count else ""
 
 
-def _is_out(gone: Document | None, tick: int) -> bool:
-    """Say whether an owner is out when a tick closes; a decliner is from the next tick on."""
+def is_out(owner: Document, tick: int, *, struck: bool = False) -> bool:
+    """Say whether an owner is out when a tick closes, or once its decliners are struck out."""
+    gone: Document | None = owner["exit"]
     if gone is None:
         return False
-    at_once: bool = gone["reason"] in ("left", "missed")
+    at_once: bool = struck or gone["reason"] in ("left", "missed")
     return gone["tick"] < tick or (gone["tick"] == tick and at_once)
 
 
@@ -231,6 +255,5 @@ def due(records: Records, line: Document, *, shared: bool = True) -> int:
     if records.card.vesting == "upfront":
         payment: int = line["payment_micro"]
         return payment
-    if shared and line["owner"] in (with_share := _shared(records)):
-        return with_share[line["owner"]]
-    return earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds)
+    own = earned(line["payment_micro"], answered=line["answered"], rounds=records.card.rounds)
+    return own + _bonuses(records).get(line["owner"], 0) if shared else own
