@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedbourse.bootstrap.embedded_market import embedded_market
+from fedbourse.bootstrap.embedded_trade import EmbeddedTrade
+from fedbourse.bootstrap.simulated_devices import Owners
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.game import Uniform
 from fedbourse.learning.data import load
@@ -16,7 +19,6 @@ from fedbourse.learning.partition import partition
 from fedbourse.learning.reference import majority_accuracy, reference_accuracy
 from fedbourse.learning.rounds import WEIGHTS
 from fedbourse.market.report import trade_report
-from fedbourse.market.trade import Owners, run_trade
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
 from fedbourse.privacy.zcdp import DELTA, rho_for
 from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
@@ -99,7 +101,8 @@ def demo_trade(
         features=source.buyer.features.shape[1],
         classes=source.buyer.classes,
     )
-    card = _card(settings, source, assumed, dimension=model.dimension, samples=samples)
+    cap = rho_for(epsilon=settings.cap_epsilon, delta=DELTA)
+    card = _card(settings, source, assumed, dimension=model.dimension, samples=samples, cap=cap)
     on_step(f"the card is published: {source.description}")
 
     def records(chosen: IntArray) -> Federation:
@@ -120,16 +123,18 @@ def demo_trade(
         values=Uniform(*settings.values).rvs(
             size=(interested,), random_state=np.random.default_rng([seed, 3])
         ),
-        lifetime_caps=np.full(interested, rho_for(epsilon=settings.cap_epsilon, delta=DELTA)),
+        lifetime_caps=np.full(interested, cap),
         records=records,
         noise=noise,
         available=sometimes_away(dropout, seed=seed) if dropout else None,
     )
-    trade = run_trade(
-        card, model, validation, owners, seed=seed, on_step=on_step, on_round=on_round
-    )
+    with embedded_market() as embedded:
+        trade = EmbeddedTrade(
+            embedded, card, model, validation, owners, on_step=on_step, on_round=on_round
+        ).run()
     on_step("the same records without privacy, by scikit-learn")
-    without_privacy = reference_accuracy(records(trade.owners).records, validation)
+    participants = np.array([each.owner for each in trade.participants])
+    without_privacy = reference_accuracy(records(participants).records, validation)
     return trade_report(
         trade,
         validation_records=len(validation),
@@ -166,7 +171,13 @@ def _pilot(settings: DemoSettings, source: Source, seed: int) -> tuple[Assumptio
 
 
 def _card(
-    settings: DemoSettings, source: Source, assumed: Assumptions, *, dimension: int, samples: int
+    settings: DemoSettings,
+    source: Source,
+    assumed: Assumptions,
+    *,
+    dimension: int,
+    samples: int,
+    cap: float,
 ) -> TaskCard:
     model = settings.model or source.default_model
     return TaskCard(
@@ -192,6 +203,7 @@ def _card(
         max_reward=min(max(settings.weight, REWARD_MIN), REWARD_MAX)
         if settings.reward == "best"
         else None,
+        max_rho=max(TaskCard.max_rho, cap),  # so that only an owner's own cap binds
         assumptions=assumed,
         validation=f"{len(source.buyer) // 2} records of the buyer's own",
         layout=layout_of(source),

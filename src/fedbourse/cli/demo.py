@@ -200,6 +200,7 @@ def _print(report: dict[str, Any], out: Path) -> None:
     references = ", ".join(
         f"{level:.1%} by {name}" for name, level in accuracy["references"].items()
     )
+    fund = f" + to the fund {credits_text(money['fund_micro'])}" if money["fund_micro"] else ""
     lines = {
         "took part": f"{report['participants']} of {report['interested']} owners; none could gain "
         f"more than {report['regret']:.2g} by another budget",
@@ -215,7 +216,8 @@ def _print(report: dict[str, Any], out: Path) -> None:
         "to compare": references,
         "money": f"reward {credits_text(money['reward_micro'])} = earned "
         f"{credits_text(money['earned_micro'])} + refunded {credits_text(money['refunded_micro'])}"
-        f" + in escrow {credits_text(money['escrow_micro'])}, in {money['transfers']} transfers",
+        f"{fund} + in escrow {credits_text(money['escrow_micro'])}, "
+        f"in {money['transfers']} transfers",
         "report": f"{out / 'report.html'}",
     }
     console.print()

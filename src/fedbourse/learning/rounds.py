@@ -89,24 +89,36 @@ def train(
         parameters = run.parameters - step_size * weighted_mean(answers, engine.scales, weights)
         answered = run.answered.copy()
         answered[answers.owners] += 1
-        with np.errstate(all="ignore"):  # a model that has diverged is told of below
-            seen = Round(
-                number=k,
-                answers=len(answers.owners),
-                loss=model.loss(parameters, validation),
-                accuracy=model.accuracy(parameters, validation),
-            )
-        if not (np.isfinite(parameters).all() and np.isfinite(seen.loss)):
-            raise InvalidInput(
-                f"training diverged in round {k}: the model or its loss is no longer finite; "
-                f"choose a smaller step_size than {step_size:g}, or a larger reward"
-            )
+        seen = evaluate_round(
+            k, model, parameters, validation, answers=len(answers.owners), step_size=step_size
+        )
         run = Run(parameters, answered, (*run.rounds, seen))
         if on_round is not None:
             on_round(seen, answers)  # before the checkpoint: what it does is done twice, not never
         if checkpoint is not None:
             checkpoint.save(run, last=k == rounds - 1)
     return run
+
+
+def evaluate_round(
+    number: int,
+    model: Model,
+    parameters: FloatArray,
+    validation: Records,
+    *,
+    answers: int,
+    step_size: float,
+) -> Round:
+    """Return what the buyer sees of the model after a round, or refuse one that has diverged."""
+    with np.errstate(all="ignore"):  # a model that has diverged is told of below
+        loss = model.loss(parameters, validation)
+        accuracy = model.accuracy(parameters, validation)
+    if not (np.isfinite(parameters).all() and np.isfinite(loss)):
+        raise InvalidInput(
+            f"training diverged in round {number}: the model or its loss is no longer finite; "
+            f"choose a smaller step_size than {step_size:g}, or a larger reward"
+        )
+    return Round(number=number, answers=answers, loss=loss, accuracy=accuracy)
 
 
 def weighted_mean(answers: Answers, scales: FloatArray, weights: Weights) -> FloatArray:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fedbourse.game import ACCURACY_MODELS, Accuracy
 from fedbourse.market.offers import training_of
+from fedbourse.market.service import escrow
 from fedbourse.privacy import DELTA, epsilon, whole_owner
 from fedbourse.version import __version__
 
@@ -15,7 +18,46 @@ if TYPE_CHECKING:
 
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.records import Scaling
-    from fedbourse.market.trade import Trade
+    from fedbourse.learning.rounds import Round
+    from fedbourse.market.task import Entry, Task
+    from fedbourse.privacy.terms import Terms
+    from fedbourse.units import MicroCredits
+
+
+@dataclass(frozen=True)
+class Participant:
+    """An owner who took part, and what became of its allocation."""
+
+    owner: int
+    """Its number among all who were interested."""
+    terms: Terms
+    payment: MicroCredits
+    """What was agreed, of which a part is earned with each round answered."""
+    answered: int
+    earned: MicroCredits
+    spent: float
+    """What its device's filter says is gone, in zCDP."""
+    lifetime_cap: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trade:
+    """A completed trade, as the market's books and all devices together know it."""
+
+    task: Task
+    reward: MicroCredits
+    reward_method: str
+    totals: tuple[float, ...]
+    """The total budgets that were announced, and the one that was settled at."""
+    regret: float
+    """The most that any owner could gain by another budget, in credits."""
+    participants: tuple[Participant, ...]
+    declined: tuple[str, ...]
+    """Why owners who were chosen did not sign."""
+    parameters: FloatArray
+    rounds: tuple[Round, ...]
+    transfers: tuple[Entry, ...]
+    """All entries of the market's books."""
 
 
 def trade_report(
@@ -31,73 +73,109 @@ def trade_report(
     ``references`` are accuracies to compare with; ``origin`` is what it takes to get the trade
     again.
     """
-    budgets: FloatArray = trade.plans
-    book, card, assumed = trade.book, trade.card, trade.card.assumed
-    precisions = training_of(card).precisions(budgets, trade.owners)
-    predicted = {
-        name: Accuracy(name, chance=assumed.chance, ceiling=assumed.ceiling).of(
-            precisions, trade.interested
-        )
-        for name in ACCURACY_MODELS
-    }
-    epsilons = epsilon(rho=budgets, delta=DELTA).tolist()
-    spent_epsilons = [
-        epsilon(rho=spent, delta=DELTA) if spent else 0.0 for spent in trade.spent.tolist()
-    ]
-    owners = [
-        {
-            "owner": int(owner),
-            "budget": terms.rho,
-            "epsilon": epsilons[i],
-            "noise_scale": terms.scale,
-            "payment_micro": int(trade.payments[i]),
-            "answered": int(trade.run.answered[i]),
-            "earned_micro": int(book.balance(f"owner:{owner}")),
-            "spent": float(trade.spent[i]),
-            "spent_epsilon": spent_epsilons[i],
-            "lifetime_cap": float(trade.lifetime_caps[i]),
-            "cap_share": float(trade.spent[i] / trade.lifetime_caps[i]),
-        }
-        for i, (owner, terms) in enumerate(zip(trade.owners, trade.terms, strict=True))
-    ]
-    earned = sum(owner["earned_micro"] for owner in owners)
+    card = trade.task.card
+    budgets = np.array([each.terms.rho for each in trade.participants])
     return {
         "version": __version__,
         "origin": dict(origin),
         "card": asdict(card) | {"digest": card.digest},
         "scaling": {"shift": scaling.shift.tolist(), "scale": scaling.scale.tolist()},
-        "interested": trade.interested,
-        "participants": len(owners),
+        "interested": trade.task.interested,
+        "participants": len(trade.participants),
         "declined": list(trade.declined),
         "reward_method": trade.reward_method,
-        "weight": assumed.weight,
+        "weight": card.assumed.weight,
         "regret": trade.regret,
-        "announcements": list(trade.discovery.totals),
+        "announcements": list(trade.totals),
         "total_budget": float(budgets.sum()),
         "delta": DELTA,
         "whole_owner_budget": whole_owner(float(budgets.max()), samples=card.samples),
-        "owners": owners,
-        "parameters": trade.run.parameters.tolist(),
-        "rounds": [asdict(seen) for seen in trade.run.rounds],
+        "owners": _owners(trade, budgets),
+        "parameters": trade.parameters.tolist(),
+        "rounds": [asdict(each) for each in trade.rounds],
         "accuracy": {
-            "measured": trade.run.accuracy,
-            "chance": assumed.chance,
-            "ceiling": assumed.ceiling,
+            "measured": trade.rounds[-1].accuracy,
+            "chance": card.assumed.chance,
+            "ceiling": card.assumed.ceiling,
             "validation_records": validation_records,
-            "predicted": predicted,
+            "predicted": _predicted(trade, budgets),
             "references": dict(references),
         },
-        "money": {
-            "reward_micro": int(trade.reward),
-            "payments_micro": int(trade.payments.sum()),
-            "earned_micro": earned,
-            "refunded_micro": sum(
-                int(t.amount)
-                for t in book.transfers
-                if (t.source, t.target) == (trade.account, "buyer")
-            ),
-            "escrow_micro": int(book.balance(trade.account)),
-            "transfers": len(book.transfers),
-        },
-        "transfers": [asdict(transfer) for transfer in book.transfers],
+        "money": _money(trade),
+        "transfers": _transfers(trade),
     }
+
+
+def _owners(trade: Trade, budgets: FloatArray) -> list[dict[str, Any]]:
+    """Return what each participant sold, spent and earned."""
+    epsilons = epsilon(rho=budgets, delta=DELTA).tolist()
+    return [
+        {
+            "owner": each.owner,
+            "budget": each.terms.rho,
+            "epsilon": sold,
+            "noise_scale": each.terms.scale,
+            "payment_micro": int(each.payment),
+            "answered": each.answered,
+            "earned_micro": int(each.earned),
+            "spent": each.spent,
+            "spent_epsilon": epsilon(rho=each.spent, delta=DELTA) if each.spent else 0.0,
+            "lifetime_cap": each.lifetime_cap,
+            "cap_share": each.spent / each.lifetime_cap,
+        }
+        for each, sold in zip(trade.participants, epsilons, strict=True)
+    ]
+
+
+def _predicted(trade: Trade, budgets: FloatArray) -> dict[str, float]:
+    """Return the accuracy that each model predicts for the budgets sold."""
+    card = trade.task.card
+    owners = np.array([each.owner for each in trade.participants], dtype=np.int64)
+    precisions = training_of(card).precisions(budgets, owners)
+    return {
+        name: Accuracy(name, chance=card.assumed.chance, ceiling=card.assumed.ceiling).of(
+            precisions, trade.task.interested
+        )
+        for name in ACCURACY_MODELS
+    }
+
+
+def _money(trade: Trade) -> dict[str, int]:
+    """Return where the reward went, from the entries of the books alone.
+
+    What escrow held beyond the reward, and gave back, is no part of it.
+    """
+    account = escrow(trade.task.id)
+    into = sum(each.amount for each in trade.transfers if each.target == account)
+    to_owners = to_buyer = to_fund = 0
+    for each in trade.transfers:
+        if each.source == account and each.target.startswith("owner:"):
+            to_owners += each.amount
+        elif each.source == account and each.target == trade.task.buyer:
+            to_buyer += each.amount
+        elif each.source == account:
+            to_fund += each.amount
+    return {
+        "reward_micro": int(trade.reward),
+        "payments_micro": sum(each.payment for each in trade.participants),
+        "earned_micro": to_owners,
+        "refunded_micro": to_buyer - (into - trade.reward),
+        "fund_micro": to_fund,
+        "escrow_micro": into - to_owners - to_buyer - to_fund,
+        "transfers": len(trade.transfers),
+    }
+
+
+def _transfers(trade: Trade) -> list[dict[str, Any]]:
+    """Return all transfers; in place of the task's id, which no seed repeats, its card's hash."""
+    id, name = trade.task.id, trade.task.card.digest[:8]
+    return [
+        {
+            "id": each.id.replace(id, name),
+            "source": each.source.replace(id, name),
+            "target": each.target.replace(id, name),
+            "amount": int(each.amount),
+            "memo": each.memo,
+        }
+        for each in trade.transfers
+    ]

@@ -1,0 +1,197 @@
+"""A trade on a market in this process, from the published card to the last payment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.bootstrap.simulated_devices import SimulatedDevices, owner_number, terms_of
+from fedbourse.errors import InvalidGame
+from fedbourse.game import regret
+from fedbourse.learning.rounds import evaluate_round
+from fedbourse.market.buying import announce, create, open_task
+from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.parties import Caller
+from fedbourse.market.report import Participant, Trade
+from fedbourse.market.task import State
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fedbourse.bootstrap.embedded_market import EmbeddedMarket
+    from fedbourse.bootstrap.simulated_devices import Owners
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.learning.models import Model
+    from fedbourse.learning.records import Records
+    from fedbourse.learning.rounds import Round
+    from fedbourse.market.task import Entry, Task
+    from fedbourse.wire.card import TaskCard
+
+BUYER = Caller("buyer:demo", frozenset({"buyer"}))
+_ENTRIES_AT_ONCE = 10_000
+
+
+class EmbeddedTrade:
+    """One buyer with one task, and the devices of all who are interested in it."""
+
+    def __init__(
+        self,
+        embedded: EmbeddedMarket,
+        card: TaskCard,
+        model: Model,
+        validation: Records,
+        owners: Owners,
+        *,
+        on_step: Callable[[str], None] = lambda sentence: None,
+        on_round: Callable[[Round], None] = lambda seen: None,
+    ) -> None:
+        """Enrol all devices; the buyer evaluates the model on ``validation``, its own records."""
+        self._embedded, self._card, self._model = embedded, card, model
+        self._validation, self._owners = validation, owners
+        self._on_step, self._on_round = on_step, on_round
+        self.devices = SimulatedDevices(embedded, model, owners)
+        self._totals: list[float] = []
+        self._rounds: list[Round] = []
+
+    def run(self) -> Trade:
+        """Carry the trade from its draft to its end."""
+        task = self._announce()
+        steps = {
+            State.ANNOUNCED: self._tick,
+            State.SETTLED: self._sign,
+            State.TRAINING: self._train,
+        }
+        while task.state not in ENDED:
+            task = steps[task.state](task)
+        if task.state is State.CANCELLED:
+            with self._embedded.store.read() as unit:
+                (end,) = unit.events(task.id, after=task.last_sequence - 1, limit=1)
+            raise InvalidGame(f"the market cancelled the task: {end.body['reason']}")
+        self.devices.close(task)
+        return self._finished(task)
+
+    def _announce(self) -> Task:
+        """Pay in, publish the card, gather interest, and announce the reward."""
+        embedded, card = self._embedded, self._card
+        reward = card.max_reward if isinstance(card.reward, str) else card.reward
+        assert reward is not None
+        embedded.deposit(BUYER, MicroCredits(round(reward * MICRO_CREDITS_PER_CREDIT)))
+        with embedded.store.begin() as unit:
+            draft = create(embedded.market, unit, BUYER, card)
+            task = open_task(embedded.market, unit, BUYER, draft.id)
+        self.devices.register(task)
+        self._on_step(f"{len(self.devices)} owners are interested; none is asked for its value")
+        with embedded.store.begin() as unit:
+            task = announce(embedded.market, unit, BUYER, task.id)
+            (event,) = unit.events(task.id, after=task.last_sequence - 1, limit=1)
+        self._method = str(event.body["offer"]["method"])
+        self._on_step(f"the buyer announces a reward of {_reward(task)} credits ({self._method})")
+        self._on_step(f"escrow holds {_reward(task)} credits")
+        return task
+
+    def _tick(self, task: Task) -> Task:
+        """Let the devices reply to a total, and the market announce the next one or settle."""
+        assert task.total_budget is not None
+        self._totals.append(task.total_budget)
+        self.devices.reply(task)
+        task = self._embedded.advance(task.id)
+        if task.state is State.SETTLED:
+            budgets = self._budgets(task)
+            self._on_step(
+                f"settled after {len(self._totals)} ticks: {np.count_nonzero(budgets)} owners sell "
+                f"{budgets.sum():.4g} rho in all"
+            )
+        return task
+
+    def _sign(self, task: Task) -> Task:
+        """Let the devices of those who were chosen sign or decline their terms."""
+        self.devices.decide(task)
+        task = self._embedded.advance(task.id)
+        if task.state is State.TRAINING:
+            with self._embedded.store.read() as unit:
+                signed = unit.count_lines(task.id, state="signed")
+            self._on_step(f"{signed} owners have signed; training starts")
+        return task
+
+    def _train(self, task: Task) -> Task:
+        """Let the devices update the model of a round, and evaluate what the market makes of it."""
+        number, updates = task.round, self.devices.update(task)
+        task = self._embedded.advance(task.id)
+        if task.state is not State.CANCELLED:
+            seen = evaluate_round(
+                number,
+                self._model,
+                self._parameters(task),
+                self._validation,
+                answers=updates,
+                step_size=self._card.step_size,
+            )
+            self._rounds.append(seen)
+            self._on_round(seen)
+        return task
+
+    def _parameters(self, task: Task) -> FloatArray:
+        """Return the model of the open round, or the last one."""
+        with self._embedded.store.read() as unit:
+            return np.frombuffer(unit.round(task.id, task.round).model, dtype="<f8")
+
+    def _budgets(self, task: Task) -> FloatArray:
+        """Return what every owner sells; 0 where it was not chosen."""
+        budgets = np.zeros(len(self.devices))
+        with self._embedded.store.read() as unit:
+            for allocation in unit.lines(task.id):
+                budgets[owner_number(allocation)] = terms_of(task, allocation).rho
+        return budgets
+
+    def _finished(self, task: Task) -> Trade:
+        """Return what the market's books and the devices' filters say at the end."""
+        owners = self._owners
+        assert task.reward is not None
+        assert task.total_budget is not None
+        with self._embedded.store.read() as unit:
+            signed = [each for each in unit.lines(task.id) if each.state == "signed"]
+            earned = {each.owner: unit.balance(each.owner) for each in signed}
+        participants = [
+            Participant(
+                owner=owner_number(each),
+                terms=terms_of(task, each),
+                payment=each.payment,
+                answered=each.answered,
+                earned=earned[each.owner],
+                spent=self.devices.spent(task, owner_number(each)),
+                lifetime_cap=float(owners.lifetime_caps[owner_number(each)]),
+            )
+            for each in sorted(signed, key=owner_number)
+        ]
+        return Trade(
+            task=task,
+            reward=task.reward,
+            reward_method=self._method,
+            totals=(*self._totals, task.total_budget),
+            regret=regret(
+                owners.values,
+                self._budgets(task),
+                reward=task.reward / MICRO_CREDITS_PER_CREDIT,
+                caps=owners.lifetime_caps,
+            ),
+            participants=tuple(participants),
+            declined=tuple(self.devices.declined),
+            parameters=self._parameters(task),
+            rounds=tuple(self._rounds),
+            transfers=tuple(self._entries()),
+        )
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield every transfer of the market's books."""
+        after = 0
+        with self._embedded.store.read() as unit:
+            while entries := unit.entries(after=after, limit=_ENTRIES_AT_ONCE):
+                yield from entries
+                after = entries[-1].sequence
+
+
+def _reward(task: Task) -> str:
+    assert task.reward is not None
+    return credits_text(task.reward)
