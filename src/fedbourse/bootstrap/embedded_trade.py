@@ -12,10 +12,11 @@ from fedbourse.game import regret
 from fedbourse.learning.rounds import evaluate_round
 from fedbourse.market.buying import announce, create, open_task
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.offers import micro_credits_of
 from fedbourse.market.parties import Caller
 from fedbourse.market.report import Participant, Trade
 from fedbourse.market.task import State
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +53,6 @@ class EmbeddedTrade:
         self._validation, self._owners = validation, owners
         self._on_step, self._on_round = on_step, on_round
         self.devices = SimulatedDevices(embedded, model, owners)
-        self._totals: list[float] = []
         self._rounds: list[Round] = []
 
     def run(self) -> Trade:
@@ -75,9 +75,7 @@ class EmbeddedTrade:
     def _announce(self) -> Task:
         """Pay in, publish the card, gather interest, and announce the reward."""
         embedded, card = self._embedded, self._card
-        reward = card.max_reward if isinstance(card.reward, str) else card.reward
-        assert reward is not None
-        embedded.deposit(BUYER, MicroCredits(round(reward * MICRO_CREDITS_PER_CREDIT)))
+        embedded.deposit(BUYER, micro_credits_of(card.reserve))
         with embedded.store.begin() as unit:
             draft = create(embedded.market, unit, BUYER, card)
             task = open_task(embedded.market, unit, BUYER, draft.id)
@@ -93,14 +91,12 @@ class EmbeddedTrade:
 
     def _tick(self, task: Task) -> Task:
         """Let the devices reply to a total, and the market announce the next one or settle."""
-        assert task.total_budget is not None
-        self._totals.append(task.total_budget)
         self.devices.reply(task)
         task = self._embedded.advance(task.id)
         if task.state is State.SETTLED:
             budgets = self._budgets(task)
             self._on_step(
-                f"settled after {len(self._totals)} ticks: {np.count_nonzero(budgets)} owners sell "
+                f"settled after {len(task.totals)} ticks: {np.count_nonzero(budgets)} owners sell "
                 f"{budgets.sum():.4g} rho in all"
             )
         return task
@@ -169,7 +165,7 @@ class EmbeddedTrade:
             task=task,
             reward=task.reward,
             reward_method=self._method,
-            totals=(*self._totals, task.total_budget),
+            totals=task.totals,
             regret=regret(
                 owners.values,
                 self._budgets(task),

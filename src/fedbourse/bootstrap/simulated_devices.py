@@ -55,6 +55,7 @@ class SimulatedDevices:
         self._embedded, self._model, self._owners = embedded, model, owners
         self._engine: LocalEngine | None = None
         self._signed: list[int] = []
+        self._caps: list[float] = []
         self._enrolled = embedded.enrol(f"owner:{i}" for i in range(len(owners.values)))
         self.filters = [
             Filter(MemoryStore(), lifetime_cap=cap) for cap in owners.lifetime_caps.tolist()
@@ -70,6 +71,10 @@ class SimulatedDevices:
     def register(self, task: Task) -> None:
         """Register every owner's interest, without its value."""
         card = task.card.digest
+        self._caps = [
+            Wish().cap(task.card, left=left_of(guard.lifetime_cap, guard.accounts()))
+            for guard in self.filters
+        ]
         with self._embedded.store.begin() as unit:
             for device in self._enrolled:
                 register_interest(
@@ -86,15 +91,15 @@ class SimulatedDevices:
         assert task.reward is not None
         assert task.total_budget is not None
         reward = task.reward / MICRO_CREDITS_PER_CREDIT
-        devices = zip(self._enrolled, self.filters, self._owners.values.tolist(), strict=True)
+        devices = zip(self._enrolled, self._caps, self._owners.values.tolist(), strict=True)
         with self._embedded.store.begin() as unit:
-            for device, guard, value in devices:
+            names = [device.caller.party for device in self._enrolled]
+            out = unit.exits(task.id, names)
+            for device, cap, value in devices:
+                if device.caller.party in out:
+                    continue
                 budget = Wish().plan(
-                    task.card,
-                    value=value,
-                    reward=reward,
-                    total=task.total_budget,
-                    left=left_of(guard.lifetime_cap, guard.accounts()),
+                    task.card, value=value, reward=reward, total=task.total_budget, cap=cap
                 )
                 submit_plan(
                     self._embedded.market,
@@ -118,6 +123,7 @@ class SimulatedDevices:
                 offered = offered_terms(market, task, allocation)
                 signature = None
                 try:
+                    self.close_unspent(task, owner)
                     self.filters[owner].agree(terms_of(task, allocation))
                     signature = device.key.sign(canonical(offered["terms"]))
                 except Refused as refusal:
@@ -166,15 +172,21 @@ class SimulatedDevices:
             available=self._owners.available,
         )
 
+    def close_unspent(self, task: Task, owner: int) -> None:
+        """Give up what was reserved in a settlement that is made again."""
+        for account in self.filters[owner].accounts():
+            if not account.charged and account.terms.task != _account(task):
+                self.filters[owner].close(account.terms.task)
+
     def close(self, task: Task) -> None:
         """End the task on every device that signed: it answers no more, and keeps no update."""
         for owner in self._signed:
-            self.filters[owner].close(task.id)
+            self.filters[owner].close(_account(task))
 
     def spent(self, task: Task, owner: int) -> float:
         """Return what an owner's filter says is gone, in zCDP."""
         accounts = self.filters[owner].accounts()
-        return float(sum(each.spent for each in accounts if each.terms.task == task.id))
+        return float(sum(each.spent for each in accounts if each.terms.task == _account(task)))
 
 
 def owner_number(allocation: Line) -> int:
@@ -185,4 +197,9 @@ def owner_number(allocation: Line) -> int:
 def terms_of(task: Task, allocation: Line) -> Terms:
     """Return what the owner of an allocation sells."""
     assert allocation.budget is not None
-    return privacy_terms(task.card, task=task.id, budget=allocation.budget)
+    return privacy_terms(task.card, task=_account(task), budget=allocation.budget)
+
+
+def _account(task: Task) -> str:
+    """Return the name of a device's account: one for each settlement, as on real devices."""
+    return f"{task.id}@{task.settled_tick}"
