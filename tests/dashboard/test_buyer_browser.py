@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from fedbourse.dashboard.words import credits
 from fedbourse.market import buying
 from fedbourse.market.task import State
 from market.trading import BUYER
@@ -95,48 +95,45 @@ def test_what_is_wrong_with_a_new_task_is_readable_by_everybody(looked_at, town)
     [
         ("draft", "open"),
         ("open", "announce"),
-        ("announced", "settle"),
         ("settled", "train"),
+        ("reviewed", "train"),
         ("training", "cancel"),
     ],
 )
 def test_a_step_is_readable_by_everybody(looked_at, town, state, step):
     task = getattr(town, state).id
-    looked_at(f"/tasks/{task}/steps/{step}", f"step-{step}", who=town.buyer)
+    looked_at(f"/tasks/{task}/steps/{step}", f"step-{step}-{state}", who=town.buyer)
 
 
-def test_training_is_started_when_everybody_has_decided(visitor, town):
-    """The one that declines leaves its part of the reward to the buyer, as the page says first."""
-    task = town.settled
-    declines, *others = [
-        owner
-        for owner in town.owners
-        if owner.name in {line.owner for line in town.trading.lines(task.id)}
-    ]
-    for owner in others:
-        town.trading.decide(owner, task.id)
+def test_the_risk_of_upfront_pay_is_readable_by_everybody(looked_at, town):
+    card = replace(town.draft.card, vesting="upfront")
+    task = town.trading.do(buying.create, BUYER, card).id
+    looked_at(f"/tasks/{task}/steps/open", "step-open-upfront", who=town.buyer)
+
+
+def test_training_is_started_when_everybody_has_signed(visitor, town):
+    """The buyer need not wait until the time for review is over."""
     page = visitor(who=town.buyer)
-    page.goto(f"/tasks/{task.id}/steps/train")
+    page.goto(f"/tasks/{town.settled.id}/steps/train")
     page.get_by_text("have neither signed nor declined").wait_for()
-    back = town.trading.mine(declines, task.id)["line"]["payment_micro"]
-    town.trading.decide(declines, task.id, accept=False)
+    task = town.reviewed
     before = town.trading.balance(BUYER.party)
     page.goto(f"/tasks/{task.id}")
+    page.get_by_text("you may still cancel").first.wait_for()
     page.get_by_role("link", name="Start training").click()
-    moved_line = page.locator("ul.moves li")
-    assert "your account" in moved_line.inner_text()
-    assert f"{credits(back)} credits" in moved_line.inner_text()
+    page.get_by_text("This ends the time for review").wait_for()
+    page.get_by_text("No money moves").wait_for()
     page.get_by_role("button", name="Start training").click()
     page.get_by_text("devices answer round by round").first.wait_for()
     assert town.trading.task(task.id).state is State.TRAINING
-    assert town.trading.balance(BUYER.party) == before + back
+    assert town.trading.balance(BUYER.party) == before
     page.goto("/buy")
     row = page.locator("tr", has=page.locator(f'a[href="/tasks/{task.id}"]'))
-    assert row.locator('td[data-label="Came back"]').inner_text().strip() == credits(back)
+    assert row.locator('td[data-label="In escrow"]').inner_text().strip() == "10"
     assert row.locator('td[data-label="Paid"]').inner_text().strip() == "0"
 
 
-@pytest.mark.parametrize("state", ["draft", "announced", "training", "completed"])
+@pytest.mark.parametrize("state", ["draft", "announced", "reviewed", "training", "completed"])
 def test_a_buyers_own_task_is_readable_by_everybody(looked_at, town, state):
     looked_at(f"/tasks/{getattr(town, state).id}", f"own-{state}", who=town.buyer)
 

@@ -13,16 +13,19 @@ import pytest
 
 from fedbourse.dashboard.card_form import STARTS, card_in
 from fedbourse.dashboard.forms import InvalidForm
-from fedbourse.dashboard.steps import STEPS
+from fedbourse.dashboard.step_previews import STEPS
 from fedbourse.dashboard.verify_pages import _task_records
 from fedbourse.dashboard.what_if import answer, supposed_in
 from fedbourse.dashboard.words import credits
 from fedbourse.game import equilibrium
-from fedbourse.market import buying, selling
+from fedbourse.market import buying, price_discovery, selling
 from fedbourse.market.lifecycle import LIFE, Command
 from fedbourse.market.parties import Caller
 from fedbourse.market.task import State
+from fedbourse.units import micro_credits
 from fedbourse.web.limits import Buckets
+from fedbourse.wire.card import Deadlines
+from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE, incentive
 from market.trading import BUYER
 from web.worlds import CREDITS, STATES, dump
 
@@ -100,7 +103,7 @@ def test_no_page_tells_a_buyer_what_an_owner_said(client, town):
     hidden_from_all = town.secrets_of("nobody")
     signed_in(client, town)
     paths = ["/buy", "/buy/new"]
-    for name in STATES:
+    for name in (*STATES, "reviewed"):
         task = f"/tasks/{getattr(town, name).id}"
         paths += [task, f"{task}/live", *(f"{task}/steps/{step}" for step in STEPS)]
     for path in paths:
@@ -194,6 +197,41 @@ def test_a_filled_form_becomes_the_card_that_it_says(client, town):
     assert card.min_participants == 2
 
 
+def test_the_rules_of_a_task_are_those_of_the_form(client, town):
+    signed_in(client, town)
+    rules = {
+        "vesting": "upfront", "unearned": "share", "cost": "linear", "min_budget": "0.01",
+        "min_total_budget": "0.5", "review_s": "0",
+    }  # fmt: skip
+    made = post(client, town, "/buy/new", **FILLED | rules)
+    card = town.trading.task(made.headers["location"].rpartition("/")[2]).card
+    assert (card.vesting, card.unearned, card.cost) == ("upfront", "share", "linear")
+    assert (card.min_budget, card.min_total_budget) == (0.01, 0.5)
+    assert card.deadlines.review_s == 0
+    assert STARTS["review_s"] == "10 min"
+    assert card_in(posted()).deadlines.review_s == Deadlines().review_s
+
+
+def test_the_form_says_what_each_rule_invites(client, town):
+    signed_in(client, town)
+    text = html.unescape(client.get("/buy/new").text)
+    for sentence in (*UNEARNED_INCENTIVES.values(), UPFRONT_INCENTIVE):
+        assert sentence[1:] in text
+    assert town.market.fund_pays_to in text
+
+
+@pytest.mark.parametrize("who", ["buyer", "owner's token", None])
+@pytest.mark.parametrize("rules", [{}, {"unearned": "share"}, {"vesting": "upfront"}])
+def test_both_sides_read_what_a_cards_rules_invite(client, town, rules, who):
+    task = town.publish("rules", **rules)
+    if who:
+        signed_in(client, town, town.people[who])
+    for page in (f"/tasks/{task.id}", f"/tasks/{task.id}/earn"):
+        assert incentive(task.card)[1:] in html.unescape(client.get(page).text)
+    text = html.unescape(client.get(f"/tasks/{task.id}").text)
+    assert (town.market.fund_pays_to in text) == (task.card.vesting == "by-round")
+
+
 def test_a_second_click_makes_no_second_draft(client, town):
     signed_in(client, town)
     first, second = (post(client, town, "/buy/new", **FILLED, key="one-key-only") for _ in "ab")
@@ -230,6 +268,11 @@ def test_a_second_click_makes_no_second_draft(client, town):
         ({"max_reward": "9e-7"}, "max_reward"),
         ({"min_participants": "1000001"}, "min_participants"),
         ({"round_s": "0.9 s"}, "round_s"),
+        ({"review_s": "0.5 s"}, "review_s"),
+        ({"min_budget": "-1"}, "min_budget"),
+        ({"min_budget": "11"}, "min_budget"),  # above max_rho
+        ({"min_total_budget": "nan"}, "min_total_budget"),
+        ({"unearned": "burn"}, "unearned"),
         ({"sample": "1 x"}, "sample"),
         ({"owners": "100001"}, "owners"),
     ],
@@ -382,7 +425,8 @@ def test_a_step_can_be_confirmed_where_the_life_cycle_allows_it(client, town, st
     text = client.get(f"/tasks/{task}").text
     for step in STEPS:
         rule = LIFE.get((State(state), Command(step)))
-        assert (f"/steps/{step}" in text) == (rule is not None)
+        unsigned = (state, step) == ("settled", "train")  # one owner may still decline
+        assert (f"/steps/{step}" in text) == (rule is not None and not unsigned)
         shown = client.get(f"/tasks/{task}/steps/{step}")
         assert shown.status_code == 200
         if rule is None:
@@ -399,27 +443,138 @@ def test_looking_at_a_step_changes_nothing(client, town):
     assert dump(town.store) == before
 
 
-def test_an_announcement_shows_the_money_before_it_holds_it(client, town):
+def test_publishing_shows_what_it_reserves_before_it_does(client, town):
     signed_in(client, town)
-    task = town.open.id
+    task = town.draft.id
     before = town.trading.balance(BUYER.party)
-    text = client.get(f"/tasks/{task}/steps/announce").text
+    text = client.get(f"/tasks/{task}/steps/open").text
     assert hidden(text, "shown_micro") == str(10 * CREDITS)
     assert "<b>10 credits</b>" in text
     assert f">{before // CREDITS}</td>" in text
     assert f">{before // CREDITS - 10}</td>" in text
-    assert confirm(client, town, task, "announce").status_code == 303
+    assert town.market.fund_pays_to in text
+    assert confirm(client, town, task, "open").status_code == 303
     assert town.trading.balance(BUYER.party) == before - 10 * CREDITS
     assert town.trading.balance(f"escrow:{task}") == 10 * CREDITS
 
 
 def test_no_step_takes_more_than_its_page_said(client, town):
     signed_in(client, town)
-    task = town.open.id
-    refused = confirm(client, town, task, "announce", shown_micro="9999999")
+    task = town.draft.id
+    refused = confirm(client, town, task, "open", shown_micro="9999999")
     assert refused.status_code == 409
     assert "more than the page said" in refused.text
+    assert town.trading.task(task).state is State.DRAFT
+
+
+def test_an_announcement_shows_what_it_releases(client, town):
+    signed_in(client, town)
+    task = interested(town, town.publish("best", reward="best", max_reward=20.0))
+    before = town.trading.balance(BUYER.party)
+    text = client.get(f"/tasks/{task.id}/steps/announce").text
+    assert confirm(client, town, task.id, "announce").status_code == 303
+    reward = town.trading.task(task.id).reward
+    assert f"fixed at <b>{credits(reward)} credits</b>" in text
+    assert f"<b>{credits(20 * CREDITS - reward)} credits</b></li>" in text
+    assert town.trading.balance(BUYER.party) == before + 20 * CREDITS - reward
+
+
+@pytest.mark.parametrize("reward", [10.0, "best-reported"])
+def test_a_preview_does_not_change_with_the_value_that_an_owner_told(client, town, reward):
+    signed_in(client, town)
+    max_reward = 20.0 if reward == "best-reported" else None
+    pages = []
+    for values in ((1.1, 1.2, 1.3), (1.1, 1.2, 4.9)):
+        task = town.publish("told", reward=reward, max_reward=max_reward)
+        for owner, value in zip(town.owners, values, strict=True):
+            said = {"value": value, "previous": task.card.digest}
+            town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+        text = plain(client.get(f"/tasks/{task.id}/steps/announce").text).replace(task.id, "")
+        pages.append(re.sub(r">[0-9,.]+</td>", "", text))
+        town.trading.do(buying.cancel, BUYER, task.id)
+    assert pages[0] == pages[1]
+    assert ("because a look at it after each owner" in pages[0]) == (reward == "best-reported")
+
+
+def test_upfront_pay_must_be_confirmed_with_what_it_risks(client, town):
+    signed_in(client, town)
+    task = town.trading.do(buying.create, BUYER, replace(town.draft.card, vesting="upfront")).id
+    text = html.unescape(client.get(f"/tasks/{task}/steps/open").text)
+    assert UPFRONT_INCENTIVE in text
+    assert 'name="confirm_upfront"' in text
+    refused = confirm(client, town, task, "open")
+    assert refused.status_code == 409
+    assert 'id="f-confirm_upfront-error"' in refused.text
+    assert town.trading.task(task).state is State.DRAFT
+    assert 'name="confirm_upfront"' not in client.get(f"/tasks/{town.draft.id}/steps/open").text
+    assert confirm(client, town, task, "open", confirm_upfront="true").status_code == 303
     assert town.trading.task(task).state is State.OPEN
+
+
+def test_a_buyer_may_look_and_still_cancel_once_everybody_has_signed(client, town):
+    signed_in(client, town)
+    task = town.reviewed
+    text = client.get(f"/tasks/{task.id}").text
+    assert "All owners have signed. Training starts at" in text
+    assert "you may still cancel" in text
+    assert "in 10 minutes" in text
+    assert f"/tasks/{task.id}/steps/train" in text
+    assert "This ends the time for review" in client.get(f"/tasks/{task.id}/steps/train").text
+    client.cookies.clear()
+    assert "until then the buyer may still cancel" in client.get(f"/tasks/{task.id}").text
+    signed_in(client, town)
+    assert confirm(client, town, task.id, "train").status_code == 303
+    assert town.trading.task(task.id).state is State.TRAINING
+
+
+def test_a_task_says_that_its_price_is_discovered_again(client, town):
+    task = town.settled
+    town.trading.decide(town.ann, task.id, accept=False)
+    with town.store.begin() as unit:
+        price_discovery.restart(town.market, unit, task.id)
+    again = town.trading.task(task.id)
+    assert again.state is State.ANNOUNCED
+    text = client.get(f"/tasks/{task.id}").text
+    assert "1 owner did not sign its terms. The price is discovered again without it" in text
+    assert "1 out: 1 declined or did not sign" in text
+    signed_in(client, town, town.owner)
+    text = client.get(f"/tasks/{task.id}").text
+    assert "Your part: your device declined the terms" in text
+    assert "the price was discovered again without you" in text
+
+
+@pytest.mark.parametrize(
+    ("unearned", "place"), [("fund", "the market's fund"), ("share", "owners"), ("refund", None)]
+)
+def test_cancelling_shows_where_the_pay_of_absentees_goes(client, town, unearned, place):
+    task = town.trading.in_training(town.owners, unearned=unearned)
+    for owner in town.owners[1:]:
+        town.trading.answer(owner, task)
+    town.trading.wait(task.card.deadlines.round_s)  # the first owner missed a round
+    task = town.trading.task(task.id)
+    assert task.round == 1
+    signed_in(client, town)
+    path = f"/tasks/{task.id}/steps/cancel"
+    before = plain(client.get(path).text)
+    for owner in town.owners:
+        town.trading.answer(owner, task)
+        assert plain(client.get(path).text) == before, "an answer of the open round shows"
+    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"] // 4
+    moves = re.findall(r'"place">([^<]*)</span> <b>([0-9.]*) credits', html.unescape(before))
+    amounts = {target: micro_credits(amount) for target, amount in moves}
+    assert set(amounts) == {"your account"} | ({place} if place else set())
+    if place:
+        assert amounts[place] == pytest.approx(absent, abs=3)
+    assert sum(amounts.values()) + sum(
+        town.trading.mine(owner, task.id)["line"]["payment_micro"] // 4 for owner in town.owners[1:]
+    ) == pytest.approx(10 * CREDITS, abs=3)
+
+
+def interested(town, task):
+    for owner in town.owners:
+        said = {"value": None, "previous": task.card.digest}
+        town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+    return task
 
 
 def test_a_cancelled_task_gives_back_what_its_page_said(client, town):
@@ -462,13 +617,11 @@ def test_what_cannot_be_done_says_why(client, town):
 
 
 def test_a_poor_buyer_is_told_so(client, town):
-    task = town.publish("dear", reward=1e6)
-    for owner in town.owners:
-        said = {"value": None, "previous": task.card.digest}
-        town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+    card = replace(town.draft.card, reward=1e6)
+    task = town.trading.do(buying.create, BUYER, card)
     signed_in(client, town)
-    text = client.get(f"/tasks/{task.id}/steps/announce").text
-    assert "escrow must hold the whole reward of 1000000.000000 credits" in text
+    text = client.get(f"/tasks/{task.id}/steps/open").text
+    assert "opening a task reserves its whole reward, 1000000.000000 credits" in text
 
 
 def test_the_operator_may_cancel_and_nothing_else(client, town):

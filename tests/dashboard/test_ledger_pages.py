@@ -10,7 +10,7 @@ from sqlalchemy import update
 from fedbourse.dashboard import ledger_pages, verify_pages
 from fedbourse.dashboard.words import credits
 from fedbourse.ledger import OUTSIDE
-from fedbourse.storage.schema import accounts, plans
+from fedbourse.storage.schema import accounts, replies
 
 ROW = re.compile(r'<td class="num" data-label="Balance">([^<]*)</td>')
 
@@ -55,6 +55,31 @@ def test_everybody_sees_the_accounts_that_are_theirs_to_see(client, town, who, s
     assert listed == (sees is None)
 
 
+@pytest.mark.parametrize("who", ["owner's token", "another buyer", "auditor"])
+def test_the_fund_is_everybodys_to_see_and_nobodys_to_take(client, town, who):
+    task = town.trading.in_training(town.owners, rounds=1)
+    for owner in town.owners[1:]:
+        town.trading.answer(owner, task)
+    town.trading.wait(task.card.deadlines.round_s)
+    left = town.trading.balance("fund")
+    assert left == town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    text = client.get("/").text
+    assert f"<b>{credits(left)} credits</b>" in text
+    assert town.market.fund_pays_to in text
+    enter(client, town, town.people[who])
+    text = client.get("/ledger/fund").text
+    assert "to the fund: rounds that were not delivered" in text
+    assert f"task {task.id}" in text
+    assert "No command of the market takes money out of it" in text
+    assert "Take money out" not in text
+
+
+def test_what_an_open_task_reserves_is_listed(client, town):
+    town.publish("reserved", reward=7.0)
+    enter(client, town, town.buyer)
+    assert re.search(r'reserved.*?<td class="num">7</td>', client.get("/ledger").text, re.DOTALL)
+
+
 def test_a_buyer_sees_what_its_tasks_hold(client, town):
     town.whole()
     enter(client, town, town.buyer)
@@ -84,7 +109,7 @@ def test_a_statement_runs_backwards_to_the_first_transfer(client, town, monkeypa
     whole = client.get("/ledger/buyer:acme").text
     balances = ROW.findall(whole)
     assert balances[0] == credits(town.trading.balance("buyer:acme"))
-    assert balances[-1] == "200"
+    assert balances[-1] == "1,000"
     monkeypatch.setattr(ledger_pages, "ROWS", 3)
     monkeypatch.setattr(ledger_pages, "_AT_ONCE", 2)
     paged, number = [], 1
@@ -194,7 +219,7 @@ def test_an_auditor_takes_nothing_out(client, town):
         client, "/ledger/withdraw", **fields, amount="1", destination="x", confirmed="true"
     )
     assert answer.status_code == 403
-    assert town.trading.balance("buyer:acme") == 200_000_000
+    assert town.trading.balance("buyer:acme") == 1_000_000_000
 
 
 def results(text):
@@ -207,7 +232,7 @@ def verify(client, town, path):
 
 @pytest.mark.parametrize(
     ("who", "right", "unseen"),
-    [("auditor", 14, 0), ("operator", 14, 0), ("buyer", 4, 10), ("owner's token", 7, 10)],
+    [("auditor", 17, 0), ("operator", 17, 0), ("buyer", 5, 12), ("owner's token", 8, 12)],
 )
 def test_a_task_is_verified_as_far_as_one_may_see(client, town, who, right, unseen):
     path = f"/tasks/{town.completed.id}/verify"
@@ -261,14 +286,14 @@ def test_a_plan_that_was_changed_is_found(client, town):
     enter(client, town, town.people["auditor"])
     with town.store._database.writer.begin() as connection:
         connection.execute(
-            update(plans)
-            .where(plans.c.task == task.id, plans.c.owner == "owner:000001")
-            .values(budget=2 * plans.c.budget)
+            update(replies)
+            .where(replies.c.task == task.id, replies.c.owner == "owner:000001")
+            .values(budget=2 * replies.c.budget)
         )
     text = verify(client, town, f"/tasks/{task.id}/verify").text
     assert "wrong" in results(text)
     assert re.search(r"<b>\d checks? differs?\.</b>", text)
-    assert "Plans are what the log vouches for" in text
+    assert "Replies to ticks are what the log vouches for" in text
 
 
 def test_too_much_for_a_page_is_said_before_and_refused(client, town, monkeypatch):

@@ -83,7 +83,8 @@ def write_card(page):
     page.get_by_text("Weights of answers, largest budget").click()
     page.get_by_label("Largest budget a plan may offer").fill("100")
     page.get_by_text("Each tick").first.click()
-    page.get_by_label("Each tick").fill("10 min")
+    page.get_by_label("Each tick").fill("20 s")
+    page.get_by_label("Review").fill("15 s")
     page.get_by_role("button", name="Create the draft").click()
     page.get_by_role("heading", name="Your next step").wait_for()
     return page.url.rpartition("/")[2]
@@ -134,9 +135,7 @@ def test_a_task_from_its_card_to_its_model_in_a_browser(visitor, market, network
     page.watch.expect(_AWAY)
     posted = []
     page.on("request", lambda request: posted.append(request.post_data or ""))
-    task = settled_by_hand(page, network)
-
-    # Both owners sign, the market starts training, and the page follows by itself.
+    task = settled_without_one(page, network)
     page.get_by_role("heading", name="Training").wait_for(timeout=60_000)
     text, own = own_records()
     page.locator("#records").set_input_files(
@@ -163,22 +162,24 @@ def test_a_task_from_its_card_to_its_model_in_a_browser(visitor, market, network
     assert not [body for body in posted if text.splitlines()[1].partition(",")[0] in body]
 
 
-def settled_by_hand(page, network):
-    """Write a card, publish it, announce it; settle it while a device is away."""
+def settled_without_one(page, network):
+    """Write a card, publish it, announce it; a device that is away misses its tick."""
     task = write_card(page)
-    assert "No money moves" in take(page, "Publish it", "Publish the task")
+    seen = take(page, "Publish it", "Reserve the reward and publish the task")
+    assert re.search(r"your account\s+→\s*to\s+escrow of this task\s+3 credits", seen), seen
+    assert re.search(r"Your account\s+1,000\s+997", seen), seen
     join(network, task)
     network.tend()
     reload_until(page, f"{OWNERS} of at least 2 owners are interested")
-    # With a device away the total cannot stand still, so it is the buyer who settles.
     network.kill(network.devices[2])
-    seen = take(page, "Announce the reward", "Hold the reward and announce it")
-    assert re.search(r"your account\s+→\s*to\s+escrow of this task\s+3 credits", seen), seen
-    assert re.search(r"Your account\s+1,000\s+997", seen), seen
-    reload_until(page, "2 of 3 devices have answered tick 0")
-    seen = take(page, "Settle now", "Settle with these plans")
-    assert "No money moves" in seen
-    assert "2 owners sell" in seen
+    assert "No money moves" in take(page, "Announce the reward", "Announce the reward")
+    reload_until(page, "2 of 3 devices have replied to tick 0")
+    page.get_by_text("1 out: 1 missed a tick").wait_for(timeout=60_000)
+    # Both owners sign; the page follows by itself, and the buyer need not wait.
+    page.get_by_text("you may still cancel").first.wait_for(timeout=60_000)
+    seen = take(page, "Start training", "Start training")
+    assert "This ends the time for review" in seen
+    assert "2 owners have signed" in seen
     return task
 
 

@@ -14,7 +14,7 @@ from fedbourse.dashboard.market_pages import ROWS
 from fedbourse.market import buying
 from fedbourse.market.task import State
 from market.trading import BUYER
-from web.worlds import STATES
+from web.worlds import STATES, replied
 
 GOAL = re.compile(r'<a href="/tasks/([0-9a-f]{24})">([^<]*)</a>')
 
@@ -133,17 +133,17 @@ def test_two_owners_are_warned_whenever_there_are_but_two(client, town):
     def warned(task):
         return words in client.get(f"/tasks/{task.id}").text
 
-    task = trading.announced(owners)
-    assert not warned(task)
-    trading.plan(owners[2], task, 0.0)
-    for owner in owners[:2]:
-        trading.plan(owner, task)
-    task = trading.do(buying.settle, BUYER, task.id)
-    assert warned(task)  # two plans
+    assert not warned(trading.announced(owners))
     task = trading.settled(owners)
     assert not warned(task)
     for owner in owners:
         trading.decide(owner, task.id, accept=owner is not owners[2])
+    trading.advance()
+    task = replied(trading, owners[:2], task.id)
+    assert task.state is State.SETTLED
+    assert warned(task)  # two have terms
+    for owner in owners[:2]:
+        trading.decide(owner, task.id)
     trading.advance()
     assert trading.task(task.id).state is State.TRAINING
     assert warned(task)  # two have signed

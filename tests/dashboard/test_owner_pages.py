@@ -114,7 +114,7 @@ def test_the_page_of_a_task_shows_the_own_part(client, town, state):
 
 def withdrawn(town, task, party):
     with town.store.read() as unit:
-        return unit.withdrawal(task.id, party)
+        return unit.exit(task.id, party)
 
 
 def test_an_owner_withdraws_once_however_often_it_clicks(client, town):
@@ -130,9 +130,9 @@ def test_an_owner_withdraws_once_however_often_it_clicks(client, town):
         assert (answer.status_code, answer.headers["location"]) == (303, path[: -len("/withdraw")])
     assert withdrawn(town, town.announced, town.owner.party) is not None
     text = client.get(f"/tasks/{town.announced.id}").text
-    assert "Your part: withdrawn" in text
+    assert "Your part: you left the task" in text
     assert f'href="{path}"' not in text
-    assert "You have withdrawn from this task." in client.get(path).text
+    assert "You are out of this task: you left the task." in client.get(path).text
 
 
 def test_a_withdrawal_from_an_open_task_leaves_a_line_in_the_history(client, town):
@@ -140,7 +140,7 @@ def test_a_withdrawal_from_an_open_task_leaves_a_line_in_the_history(client, tow
     town.trading.do(selling.withdraw, owner.caller, town.open.id)
     person = town.holder(owner.name, "owner")
     town.sign_in(client, person)
-    assert "withdrawn" in client.get("/own").text
+    assert "you left the task" in client.get("/own").text
     text = client.get(f"/tasks/{town.open.id}").text
     assert "what you told was deleted" in text
     assert "credits per rho" not in text.partition("Your part")[2].partition("</section>")[0]
@@ -156,6 +156,17 @@ def test_it_is_too_late_to_withdraw_from_what_is_settled(client, town, state):
     assert answer.status_code == 409
     assert "Withdraw needs a task that is open or announced" in answer.text
     assert withdrawn(town, task, town.owner.party) is None
+
+
+def test_an_owner_whose_device_missed_a_tick_is_told_so(client, town):
+    town.trading.wait(town.announced.card.deadlines.tick_s)  # the others have replied
+    town.sign_in(client, town.owner)
+    text = client.get(f"/tasks/{town.announced.id}").text
+    assert "Your part: your device missed a tick" in text
+    assert "Your device did not reply to tick 0" in text
+    assert "Nothing of yours is sold here, and nothing is owed." in text
+    assert "your device missed a tick" in client.get("/own").text
+    assert "1 out: 1 missed a tick" in text
 
 
 def test_nobody_withdraws_for_another(client, town):
@@ -198,7 +209,7 @@ def shown_of(town, name):
         for task in unit.tasks(limit=100):
             said = (
                 unit.interest(task.id, name),
-                unit.plan(task.id, name),
+                *unit.replies_of(task.id, name),
                 unit.line(task.id, name),
             )
             for each in filter(None, said):
@@ -282,7 +293,7 @@ def test_an_owner_withdraws_in_the_browser(visitor, town):
     assert withdrawn(town, town.announced, town.owner.party) is None
     page.get_by_role("link", name="Withdraw", exact=True).click()
     page.get_by_role("button", name="Withdraw for good").click()
-    page.get_by_role("heading", name="Your part: withdrawn").wait_for()
+    page.get_by_role("heading", name="Your part: you left the task").wait_for()
     page.get_by_text("Nothing of yours is sold here").wait_for()
     assert page.get_by_role("link", name="Withdraw", exact=True).count() == 0
     with pytest.raises(Withdrawn):
@@ -293,7 +304,7 @@ def test_an_owner_withdraws_in_the_browser(visitor, town):
     }
     page.get_by_role("link", name="Own").click()
     row = page.get_by_role("row").filter(has_text="announced")
-    row.get_by_text("withdrawn").wait_for()
+    row.get_by_text("you left the task").wait_for()
 
 
 def test_the_whole_path_of_an_owner(visitor, town):

@@ -14,6 +14,7 @@ from fedbourse.report import trade_body, trade_page
 from fedbourse.units import credits_text
 from fedbourse.wire.layout import Column, Layout
 from market.trading import AUDITOR, BUYER, caller
+from web.worlds import replied
 
 PEOPLE = ("stranger", "owner's token", "another owner's token", "buyer", "auditor", "operator")
 
@@ -37,7 +38,8 @@ def test_everybody_sees_what_the_log_says(client, town, who):
     reward = credits_text(town.completed.reward)
     assert f"<b>{reward}</b> credits" in text
     assert "<b>3</b> of 3 owners" in text
-    assert f"earned {reward} + refunded 0.000000 + in escrow 0.000000" in text
+    assert f"earned {reward} + to the fund 0.000000 + refunded 0.000000" in text
+    assert re.search(r"settled at tick \d+, converged; no owner could gain more than", text)
     assert "6 answers of 6 that were asked for" in text
     assert "How accurate the model is: the buyer judges it" in text
     assert "How many devices answered, round by round" in text
@@ -98,23 +100,46 @@ def test_a_trade_that_was_cancelled_in_training_has_a_report(client, town):
     assert client.get(f"/tasks/{task.id}/report").status_code == 200
 
 
-def test_what_declined_owners_gave_up_went_back(town):
-    task = town.trading.settled(town.owners, rounds=2)
+def test_the_price_was_discovered_again_without_who_declined(town):
+    trading = town.trading
+    task = trading.settled(town.owners, rounds=2)
+    for owner in town.owners:
+        trading.decide(owner, task.id, accept=owner is not town.owners[2])
+    trading.advance()
+    replied(trading, town.owners[:2], task.id)
     for owner in town.owners[:2]:
-        town.trading.decide(owner, task.id)
-    town.trading.decide(town.owners[2], task.id, accept=False)
-    town.trading.advance()
+        trading.decide(owner, task.id)
+    trading.advance()
     for _ in range(2):
-        task = town.trading.task(task.id)
+        task = trading.task(task.id)
         for owner in town.owners[:2]:
-            town.trading.answer(owner, task)
-        town.trading.advance()
+            trading.answer(owner, task)
+        trading.advance()
     report = report_of(town, AUDITOR, task)
     assert report["participants"] == len(report["owners"]) == 2
     assert "one owner did not sign the terms" in report["declined"][0]
+    assert (report["restarts"], report["out"]["struck_out"]) == (1, 1)
     money = report["money"]
-    assert money["refunded_micro"] > 0
-    assert money["earned_micro"] + money["refunded_micro"] == money["reward_micro"]
+    assert money["earned_micro"] == money["reward_micro"]  # all of R is allocated
+
+
+@pytest.mark.parametrize(
+    ("unearned", "place"), [("fund", "fund"), ("refund", "refunded"), ("share", "earned")]
+)
+def test_the_pay_of_absentees_went_where_the_card_says(town, unearned, place):
+    task = town.trading.in_training(town.owners, rounds=1, unearned=unearned)
+    for owner in town.owners[1:]:
+        town.trading.answer(owner, task)
+    town.trading.wait(task.card.deadlines.round_s)
+    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    report = report_of(town, AUDITOR, task)
+    money = report["money"]
+    amounts = {"fund": 0, "refunded": 0, "earned": money["reward_micro"] - absent}
+    amounts[place] += absent
+    assert {name: money[f"{name}_micro"] for name in amounts} == amounts
+    text = str(trade_body(report))
+    assert f"to the fund {credits_text(amounts['fund'])}" in text
+    assert f"refunded {credits_text(amounts['refunded'])}" in text
 
 
 def test_tasks_that_never_trained_have_none(client, town):

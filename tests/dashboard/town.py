@@ -41,7 +41,7 @@ class Town(World):
         """Open one more task, a second after the one before."""
         self.trading.time_ms += 1000
         task = self.trading.do(buying.create, BUYER, card(goal=goal, **changes))
-        return self.trading.do(buying.open_task, BUYER, task.id)
+        return self.trading.do(buying.open_task, BUYER, task.id, confirm_upfront=True)
 
     def sign_in(self, client, person, **fields):
         """Post a token as the page's form does, and return the answer."""

@@ -154,9 +154,6 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("PUT", "/v1/tasks/{task}/plan"): Entry(
         BY_DEVICE, "owner's device", task("announced", "/plan"), plan
     ),
-    ("POST", "/v1/tasks/{task}/settle"): Entry(
-        ITS_BUYER, "buyer", task("announced", "/settle"), nothing
-    ),
     ("POST", "/v1/tasks/{task}/terms"): Entry(
         BY_DEVICE, "owner's device", task("settled", "/terms"), World.decision
     ),

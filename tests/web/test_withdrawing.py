@@ -32,6 +32,8 @@ def test_an_owner_withdraws_once_however_often_it_asks(world, state, proof):
     assert first.json() == {
         "task": task.id,
         "owner": owner.name,
+        "tick": 0,
+        "reason": "left",
         "at_ms": world.trading.time_ms,
     }
     world.trading.time_ms += 1000
@@ -56,10 +58,10 @@ def test_it_shows_to_the_owner_and_in_the_count_and_nowhere_else(world):
     assert (before.pop("interested"), after.pop("interested")) == (2, 1)
     assert after == before
     mine = ask(world, person, "GET", f"/v1/tasks/{task.id}/mine").json()
-    assert mine["withdrawn_ms"] == world.trading.time_ms
+    assert (mine["exit"]["reason"], mine["exit"]["at_ms"]) == ("left", world.trading.time_ms)
     assert mine["interest"] is None
     other = world.holder(world.owners[2].name, "owner")
-    assert ask(world, other, "GET", f"/v1/tasks/{task.id}/mine").json()["withdrawn_ms"] is None
+    assert ask(world, other, "GET", f"/v1/tasks/{task.id}/mine").json()["exit"] is None
     for name in ("stranger", "buyer", "another owner"):
         for part in ("", "/events", "/report", "/mine"):
             assert owner.name not in ask(world, name, "GET", f"/v1/tasks/{task.id}{part}").text

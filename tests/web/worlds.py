@@ -13,12 +13,14 @@ from functools import cached_property, lru_cache
 from sqlalchemy import select
 
 from fedbourse.errors import NotFound
-from fedbourse.market import access, buying, selling
+from fedbourse.market import access, buying, selling, training
 from fedbourse.market.parties import Device
+from fedbourse.market.task import State
 from fedbourse.storage.schema import metadata
 from fedbourse.web.app import create_app
 from fedbourse.web.settings import Settings
 from fedbourse.wire.canonical import canonical
+from fedbourse.wire.card import Deadlines
 from fedbourse.wire.keys import SigningKey, key_id
 from fedbourse.wire.signatures import Request, sign_request
 from market.trading import BUYER, OPERATOR, Trading, card, noise
@@ -90,6 +92,18 @@ def send(client, request):
     return client.request(request.method, target, headers=request.headers, content=request.body)
 
 
+def replied(trading, owners, task_id, *, ticks=60):
+    """Let these owners reply to ticks until the price is found; return the task."""
+    for _ in range(ticks):
+        task = trading.task(task_id)
+        if task.state is not State.ANNOUNCED:
+            return task
+        for owner in owners:
+            trading.plan(owner, task)
+        trading.advance()
+    raise AssertionError(f"no settlement after {ticks} ticks")
+
+
 def dump(store):
     """Return all rows of all tables but nonces, which a refused request uses up."""
     with store._database.reader.connect() as connection:
@@ -111,7 +125,7 @@ class World:
         self.market = self.trading.market
         self.bank = Bank(bank_1=(BUYER.party, 5 * CREDITS))
         self.app = create_app(self.market, store, self.bank, UNHURRIED)
-        self.trading.fund(200 * CREDITS)
+        self.trading.fund(1000 * CREDITS)
         self.owners = self.trading.owners(*self.VALUES)
         self.ann = self.owners[0]
         self.people = self._people()
@@ -197,6 +211,15 @@ class World:
         return task
 
     @cached_property
+    def reviewed(self):
+        """A task that everybody has signed, and that its buyer may still cancel."""
+        task = self.trading.settled(self.owners, report=True, deadlines=Deadlines(review_s=600))
+        for owner in self.owners:
+            self.trading.decide(owner, task.id)
+        with self.store.begin() as unit:  # the clock would move other tasks as well
+            return training.review(self.market, unit, task.id)
+
+    @cached_property
     def training(self):
         return self.trading.in_training(self.owners, report=True)
 
@@ -243,7 +266,10 @@ class World:
         found = set()
         with self.store.read() as unit:
             for task in unit.tasks(limit=100):
-                for each in unit.interests(task.id) + unit.plans(task.id) + unit.lines(task.id):
+                interests = unit.interests(task.id)
+                replies = unit.replies(task.id, [each.owner for each in interests])
+                said = [each for owner in replies.values() for each in owner]
+                for each in interests + said + unit.lines(task.id):
                     if each.owner == owner_name:
                         continue
                     found.add(each.salt)
