@@ -66,9 +66,9 @@ class Tally:
         sent = [line for line in wire if "receipt" not in line]
         self.sent += len(sent)
         self.answers += len({(line["task"], line["round"], line["hash"]) for line in sent})
-        for terms, charged in device_accounts(device).values():
-            self.charged += charged
-            spent = charged * Fraction(terms.round_rho) / Fraction(terms.rho)
+        for sold in (each for accounts in device_accounts(device).values() for each in accounts):
+            self.charged += sold.charged
+            spent = sold.charged * Fraction(sold.terms.round_rho) / Fraction(sold.terms.rho)
             self.most_spent = max(self.most_spent, spent)
 
 

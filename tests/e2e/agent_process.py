@@ -54,6 +54,9 @@ class Life:
     """Whether writes carry keys that say what they are; else they are random, as always."""
     fault: str = ""
     """What the device does wrong on purpose (``device_faults``)."""
+    lifetime_cap: float = 100.0
+    declines: bool = False
+    """Whether its owner declines all terms, so that the price is discovered again."""
 
 
 class Steps:
@@ -111,7 +114,8 @@ def _name(verb: str, table: str, given: Any) -> str:
         )
     if table == "deal":
         name, document = given[0], json.loads(given[1])
-        return f"{document['state']}/{name}/{len(document['plans'])}"
+        terms = document["terms"]["terms"]["previous"][:8] if document["terms"] else ""
+        return f"{document['state']}/{name}/{len(document['replies'])}/{terms}"
     if table == "refusal":
         return f"refusal/{given[1]}/{given[2]}"
     return "enrol" if table == "market" else ""
@@ -164,21 +168,28 @@ def _listen(life: Life) -> None:
 def live(life: Life) -> None:
     """Enrol, join, and answer until all tasks have ended."""
     from e2e.device_faults import FAULTS
-    from fedbourse.agent import Agent, DeviceSettings
+    from fedbourse.agent import Agent, DeviceSettings, Limits
+    from fedbourse.errors import Refused
+
+    class Declines(Limits):
+        def check_terms(self, *_: object, **__: object) -> None:
+            raise Refused("price", "this owner declines whatever is offered")
 
     Steps(life)
     _listen(life)
     if life.fault:
         FAULTS[life.fault]()
     folder = Path(life.folder) / "device"
+    limits = Declines() if life.declines else Limits()
     options: dict[str, Any] = {
         "data": lambda card: records(life.seat),
+        "policy": limits,
         "on_event": lambda event: print(json.dumps(event), file=sys.stderr, flush=True),
     }
     if (folder / "device.json").exists():
         agent = Agent(folder, **options)
     else:
-        settings = DeviceSettings(value=1.0 + 0.05 * life.seat, lifetime_cap=100.0)
+        settings = DeviceSettings(value=1.0 + 0.05 * life.seat, lifetime_cap=life.lifetime_cap)
         agent = Agent.create(folder, settings, **options)
     with agent:
         if not agent.deals.markets():

@@ -106,6 +106,13 @@ def forgets_to_reserve() -> None:
     MarketClient.decide = decide_and_agree  # type: ignore[method-assign]
 
 
+def keeps_reserved_what_it_gave_up() -> None:
+    """Sign other terms, and leave the budget of those before open."""
+    from fedbourse.agent.reservations import Reservations
+
+    Reservations.free = lambda reservations: None  # type: ignore[method-assign]
+
+
 FAULTS = {
     fault.__name__: fault
     for fault in (
@@ -113,5 +120,6 @@ FAULTS = {
         sends_before_it_stores,
         draws_again_for_a_repeated_question,
         forgets_to_reserve,
+        keeps_reserved_what_it_gave_up,
     )
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 TABLES = (
-    "tasks", "events", "interests", "plans", "lines", "rounds", "answers", "accounts",
+    "tasks", "events", "interests", "replies", "exits", "lines", "rounds", "answers", "accounts",
     "transfers", "payouts", "tokens", "enrolments", "devices", "responses",
 )  # fmt: skip
 
@@ -163,16 +163,18 @@ def _money(task: Row, lines: list[Row], moves: list[Row], held: int) -> Iterable
     paid = {name: amount for name, amount in by_end.items() if name.startswith("owner:")}
     if paid != {owner: amount for owner, amount in due.items() if amount}:
         yield f"owners were paid {paid}, and have earned {due}"
-    reward = task["reward"] or 0
-    if by_end["escrow"] != reward:
-        yield f"escrow took in {by_end['escrow']}, and R is {reward}"
-    left = reward - sum(paid.values()) - by_end["declined"] - by_end["refund"]
+    taken_in = by_end["escrow"] - by_end["released"]
+    reserve = round(TaskCard.of(json.loads(task["card"])).reserve * 1e6)
+    due_in = 0 if not by_end["escrow"] else task["reward"] or reserve
+    if taken_in != due_in or (not taken_in and task["state"] not in ("draft", "cancelled")):
+        yield f"escrow took in {taken_in}, and should have taken in {due_in}"
+    left = taken_in - sum(paid.values()) - by_end["refund"] - by_end["fund"]
     if held != left:
         yield f"escrow holds {held}, and held - out is {left}"
-    if task["state"] in ("draft", "open", "completed", "cancelled") and held:
+    if task["state"] in ("draft", "completed", "cancelled") and held:
         yield f"escrow still holds {held}"
-    if task["state"] in ("announced", "settled") and held != reward:
-        yield f"escrow holds {held} of {reward}"
+    if task["state"] in ("open", "announced", "settled") and held != taken_in:
+        yield f"escrow holds {held} of {taken_in}"
 
 
 def _payouts(records: Records) -> Iterable[str]:
@@ -231,9 +233,9 @@ def _without_secret(document: dict[str, Any]) -> dict[str, Any]:
 def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
     """Return, for each kind of write, how to see that it has happened."""
     events = records.by("events", "task", "sequence")
-    interests, plans, lines = (
-        records.by(table, "task", "owner") for table in ("interests", "plans", "lines")
-    )
+    interests, lines = (records.by(table, "task", "owner") for table in ("interests", "lines"))
+    replies = records.by("replies", "task", "owner", "tick")
+    restarted = {row["task"] for row in records.tables["events"] if row["kind"] == "restarted"}
     answers = records.by("answers", "task", "round", "owner")
     tokens, devices, payouts = (records.by(name, "id") for name in ("tokens", "devices", "payouts"))
     enrolments, transfers = records.by("enrolments", "hash"), records.by("transfers", "id")
@@ -244,16 +246,16 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
         return event is not None and event["hash"] == said["last_hash"]
 
     def plan(each: Acknowledged) -> bool:
-        said = each.document
-        found = plans.get((said["task"], said["owner"]), {"tick": -1})
-        return found["tick"] > said["tick"] or (
-            found["tick"] == said["tick"] and found["leaf"] == said["leaf"]
-        )
+        sent = each.document
+        zero_from = interests[sent["task"], sent["owner"]]["zero_from"]
+        kept = replies.get((sent["task"], sent["owner"], sent["tick"]))
+        return zero_from is not None if kept is None else kept["leaf"] == sent["leaf"]
 
     def terms(each: Acknowledged) -> bool:
-        said = each.document
-        found = lines.get((said["task"], said["owner"]), {})
-        return all(found.get(name) == said[name] for name in ("state", "signature", "leaf"))
+        sent = each.document
+        line = lines.get((sent["task"], sent["owner"]), {})
+        same = all(line.get(name) == sent[name] for name in ("state", "signature", "leaf"))
+        return same or sent["task"] in restarted  # which drops all lines
 
     def answer(each: Acknowledged) -> bool:
         said = each.document["receipt"]
@@ -287,7 +289,7 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
         return found is not None and found["value"] is None and not found["salt"]
 
     return {
-        **dict.fromkeys(("create", "open", "announce", "settle", "train", "cancel"), task),
+        **dict.fromkeys(("create", "open", "announce", "train", "cancel"), task),
         "interest": interest,
         "plan": plan,
         "sign": terms,

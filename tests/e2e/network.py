@@ -41,7 +41,13 @@ CARD = SMALL_CARD | {
     "rounds": 2,
     "samples": 50,
     "max_rho": 100.0,
-    "deadlines": {"interest_s": 3600.0, "tick_s": 600.0, "terms_s": 600.0, "round_s": 600.0},
+    "deadlines": {
+        "interest_s": 3600.0,
+        "tick_s": 600.0,
+        "terms_s": 600.0,
+        "review_s": 0.0,
+        "round_s": 600.0,
+    },
 }
 
 
@@ -99,8 +105,10 @@ class Supervisee:
 class Network:
     """A trade between processes that are struck, and started again."""
 
-    def __init__(self, market: Supervised, forks: Devices, *, owners: int, **life: Any) -> None:
-        """Let everybody in; nothing is traded yet."""
+    def __init__(
+        self, market: Supervised, forks: Devices, *, owners: int, decliners: int = 0, **life: Any
+    ) -> None:
+        """Let everybody in, decliners last; nothing is traded yet."""
         self.market, self._forks, self._life = market, forks, life
         self.tasks: list[str] = []
         self.checks = 0
@@ -112,7 +120,9 @@ class Network:
         line = {"reference": "bank-1", "party": BUYER, "credits": "1000"}
         (market.folder / "payments" / "received.jsonl").write_text(json.dumps(line) + "\n")
         self._patiently("post", "/v1/deposits", {"reference": "bank-1"}, by=self.buyer)
-        self.devices = [self._new_device(seat) for seat in range(owners)]
+        self.devices = [
+            self._new_device(seat, declines=seat >= owners) for seat in range(owners + decliners)
+        ]
 
     def _connected(self, token: str) -> Connection:
         self._connections.append(self.market.connection(token=token))
@@ -131,13 +141,20 @@ class Network:
         key = {} if how == "get" else {"idempotency_key": os.urandom(12).hex()}
         return self.market.patiently(lambda: ask(path, *body, **key))
 
-    def _new_device(self, seat: int) -> Supervisee:
+    def _new_device(self, seat: int, *, declines: bool) -> Supervisee:
         owner = f"owner:o{seat}"
         made = self._patiently("post", "/v1/enrolment-tokens", {"owner": owner})
         folder = self.market.folder.parent / f"device-{seat}"
         folder.mkdir()
+        tasks = tuple(self.tasks)
         life = Life(
-            str(folder), seat, self.market.url, made["token"], tuple(self.tasks), **self._life
+            str(folder),
+            seat,
+            self.market.url,
+            made["token"],
+            tasks,
+            declines=declines,
+            **self._life,
         )
         return Supervisee(life, owner)
 
@@ -250,6 +267,15 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Sold:
+    """One account of a device with its filter."""
+
+    terms: Terms
+    charged: int
+    closed: bool
+
+
+@dataclass(frozen=True)
 class Held:
     """A device's records at one moment, read past the device."""
 
@@ -257,8 +283,8 @@ class Held:
     """The hashes of all answers that left, by task and round."""
     receipts: dict[tuple[str, int], Any]
     """Every receipt that came."""
-    accounts: dict[str, tuple[Terms, int]]
-    """What was sold to each task, and the rounds charged for."""
+    accounts: dict[str, list[Sold]]
+    """What was sold to each task: several times where the price was discovered again."""
     answered: dict[tuple[str, int], tuple[str, Any]]
     """The hash of every stored answer, and its stored receipt."""
 
@@ -273,15 +299,21 @@ def _held(device: Supervisee) -> Held:
     return Held(sent, receipts, *_device_records(device.path / "device" / "spend.db"))
 
 
-def device_accounts(device: Supervisee) -> dict[str, tuple[Terms, int]]:
+def device_accounts(device: Supervisee) -> dict[str, list[Sold]]:
     """Return what a device sold to each task, and the rounds that it charged for."""
     return _held(device).accounts
 
 
 def _own_laws(device: Supervisee, held: Held) -> Iterable[str]:
     """Return a sentence for each law that a device's records break."""
-    for task, (terms, charged) in held.accounts.items():
+    for task, accounts in held.accounts.items():
+        used = [account for account in accounts if account.charged]
+        if len(used) > 1:
+            yield f"{device.owner}: {len(used)} budgets of one task were charged"
+        if sum(not account.closed for account in accounts) > 1:
+            yield f"{device.owner}: two budgets of one task are reserved"
         left = sum(len(hashes) for (of, _), hashes in held.sent.items() if of == task)
+        terms, charged = (used or accounts)[-1].terms, sum(each.charged for each in used)
         if charged * Fraction(terms.round_rho) > Fraction(terms.rho):
             yield f"{device.owner}: more was charged than the budget"
         if left * Fraction(terms.round_rho) > Fraction(terms.rho):
@@ -314,31 +346,36 @@ def _both_sides(device: Supervisee, held: Held, records: Records) -> Iterable[st
             continue
         if line["task"] not in accounts:
             yield f"{device.owner}: terms are signed without a reserved budget"
-        elif accounts[line["task"]][0].rho != line["budget"]:
+        elif accounts[line["task"]][-1].terms.rho != line["budget"]:
             yield f"{device.owner}: other terms are signed than were reserved"
 
 
 def _device_records(
     file: Path,
-) -> tuple[dict[str, tuple[Terms, int]], dict[tuple[str, int], tuple[str, Any]]]:
+) -> tuple[dict[str, list[Sold]], dict[tuple[str, int], tuple[str, Any]]]:
     """Read a device's accounts and answers past the device, by plain SQL."""
     if not file.exists():
         return {}, {}
+    accounts: defaultdict[str, list[Sold]] = defaultdict(list)
     with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
         if "answered" not in tables:
             return {}, {}
         connection.execute("BEGIN")
-        accounts = {
-            task.partition("/")[2]: (Terms(**json.loads(terms)), charged)
-            for task, terms, charged in connection.execute(
-                "SELECT task, terms, charged FROM account"
-            )
-        }
+        for account, terms, charged, closed in connection.execute(
+            "SELECT task, terms, charged, closed FROM account ORDER BY rowid"
+        ):
+            sold = Sold(Terms(**json.loads(terms)), charged, bool(closed))
+            accounts[_task_of(account)].append(sold)
         answered = {
-            (task.partition("/")[2], number): (hash, json.loads(receipt) if receipt else None)
-            for task, number, hash, receipt in connection.execute(
+            (_task_of(account), number): (hash, json.loads(receipt) if receipt else None)
+            for account, number, hash, receipt in connection.execute(
                 "SELECT task, round, hash, receipt FROM answered"
             )
         }
-    return accounts, answered
+    return dict(accounts), answered
+
+
+def _task_of(account: str) -> str:
+    """Return the task that an account is of; its name is market/task@terms."""
+    return account.partition("/")[2].partition("@")[0]

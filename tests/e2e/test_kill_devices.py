@@ -5,6 +5,7 @@ end of the task; then every transaction of the server while live devices train. 
 says how devices are struck, ``network`` what must hold after each start.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 from e2e import supervised
 from e2e.device_faults import FAULTS
 from e2e.market_process import DONE
-from e2e.network import CARD, Devices, LawBroken, Network, devices
+from e2e.network import CARD, Devices, LawBroken, Network, device_accounts, devices
 from e2e.supervised import Launcher, Supervised, launcher
 
 OWNERS = 2
@@ -40,10 +41,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def trading(
-    forks: tuple[Launcher, Devices], folder: Path, *, server: dict | None = None, **life
+    forks: tuple[Launcher, Devices], folder: Path, *, server: dict | None = None, **options
 ) -> Iterator[Network]:
     market = Supervised(forks[0], folder / "market", **(server or {}))
-    network = Network(market, forks[1], owners=OWNERS, **life)
+    network = Network(market, forks[1], owners=OWNERS, **options)
     try:
         yield network
     finally:
@@ -70,6 +71,41 @@ def test_devices_killed_at_every_step_sell_what_they_agreed_to(forks, folder: Pa
         assert network.checks >= kills
         answers = network.market.records().tables["answers"]
         assert len(answers) == OWNERS * CARD["rounds"]
+
+
+def test_devices_killed_at_every_step_of_a_restart_spend_one_budget(forks, folder: Path) -> None:
+    """One owner declines, so that the others give up what they signed, and sign other terms."""
+    life = {"places": ("before", "after"), "lifetime_cap": 0.7}
+    with trading(forks, folder, decliners=1, **life) as network:
+        task = network.publish()
+        network.run(task)
+        network.check()
+        assert not network.verified()
+        kinds = [each["kind"] for each in network.market.records().tables["events"]]
+        assert kinds.count("restarted") == 1
+        assert kinds.count("settled") == 2
+        for seat, device in enumerate(network.devices[:OWNERS]):
+            given_up, sold = device_accounts(device)[task]
+            assert (given_up.charged, given_up.closed) == (0, True)
+            assert (sold.charged, sold.closed) == (CARD["rounds"], True)
+            # Both budgets together would not fit under the cap.
+            assert given_up.terms.rho + sold.terms.rho > life["lifetime_cap"]
+            steps = {step for of, step, _ in network.strikes() if of == seat}
+            count = Counter(step.partition("/")[0] for step in steps)
+            assert (count["agree"], count["signed"], count["close"]) == (2, 2, 2)
+            assert all(
+                (seat, step, place) in network.strikes()
+                for step in steps
+                for place in ("before", "after")
+            )
+        decliner = network.devices[OWNERS]
+        assert not device_accounts(decliner)
+        refunds = [
+            transfer
+            for transfer in network.market.records().tables["transfers"]
+            if transfer["id"].endswith(("/refund", "/fund"))
+        ]
+        assert not refunds  # all of R is bought from who is left
 
 
 def test_a_server_killed_at_every_step_of_training_finds_its_devices_again(
@@ -100,12 +136,17 @@ CAUGHT = {
     "sends_before_it_stores": "different answers left|was not stored",
     "draws_again_for_a_repeated_question": "different answers left|was not stored",
     "forgets_to_reserve": "without a reserved budget",
+    "keeps_reserved_what_it_gave_up": "two budgets of one task are reserved",
 }
+RESTARTS = {"keeps_reserved_what_it_gave_up"}
+"""What is seen only where the price is discovered again."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_device_that_works_in_another_order_is_caught(fault: str, forks, folder: Path) -> None:
-    with trading(forks, folder, places=("before", "after"), fault=fault) as network:
+    decliners = int(fault in RESTARTS)
+    life = {"places": ("before", "after"), "fault": fault}
+    with trading(forks, folder, decliners=decliners, **life) as network:
         task = network.publish()
         with pytest.raises(LawBroken, match=CAUGHT[fault]):
             network.run(task)
