@@ -175,8 +175,9 @@ class SimulatedDevices:
     def close_unspent(self, task: Task, owner: int) -> None:
         """Give up what was reserved in a settlement that is made again."""
         for account in self.filters[owner].accounts():
-            if not account.charged and account.terms.task != _account(task):
-                self.filters[owner].close(account.terms.task)
+            name = account.terms.task
+            if name.startswith(f"{task.id}@") and name != _account(task):
+                self.filters[owner].close(name)
 
     def close(self, task: Task) -> None:
         """End the task on every device that signed: it answers no more, and keeps no update."""
