@@ -2,19 +2,17 @@
 
 import math
 from dataclasses import replace
-from random import Random
 
 import pytest
 
-from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound, Withdrawn
 from fedbourse.game import discover, equilibrium, share_at
 from fedbourse.market import log, selling
-from fedbourse.market.service import escrow
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.keys import SigningKey, verified
 from fedbourse.wire.messages import interest_message, line_document, plan_message
-from market.trading import BUYER, KEY, Trading
+from market.trading import BUYER, KEY, Trading, best_budget
 
 R = 10_000_000
 
@@ -29,28 +27,6 @@ def trading(store) -> Trading:
 def budgets(trading, task, owners) -> list[float]:
     lines = {line.owner: line.budget for line in trading.lines(task.id)}
     return [lines.get(owner.name, 0.0) for owner in owners]
-
-
-def play(trading, owners, reply, *, ticks=80, **changes):
-    """Let owners answer every tick with ``reply(owner, task)``, None for silence."""
-    task = trading.announced(owners, **changes)
-    for _ in range(ticks):
-        silent = False
-        for owner in owners:
-            budget = reply(owner, task)
-            silent = silent or budget is None
-            if budget is not None:
-                trading.plan(owner, task, budget)
-        trading.wait(60 if silent else 0)
-        task = trading.task(task.id)
-        if task.state is not State.ANNOUNCED:
-            return task
-    raise AssertionError("it never ended")
-
-
-def best(owner, task, value=None) -> float:
-    total = task.total_budget
-    return share_at(value or owner.value, total, reward=task.reward / 1e6) * total
 
 
 # -- discovery -------------------------------------------------------------------------------------
@@ -68,7 +44,11 @@ def test_withheld_values_reach_the_equilibrium(trading, count) -> None:
 def test_lying_owners_reach_the_equilibrium_of_what_they_claim(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.4)
     claimed = dict(zip((o.name for o in owners), (1.0, 2.0, 1.2, 0.5, 1.4), strict=True))
-    task = play(trading, owners, lambda owner, task: best(owner, task, claimed[owner.name]))
+
+    def reply(owner, task):
+        return best_budget(replace(owner, value=claimed[owner.name]), task)
+
+    task = trading.play(owners, trading.announced(owners), reply)
     known = equilibrium(list(claimed.values()), reward=10.0)
     assert task.tick <= 12
     assert budgets(trading, task, owners) == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
@@ -79,57 +59,121 @@ def test_owners_with_caps_reach_the_equilibrium_under_them(trading, max_rho) -> 
     owners = trading.owners(1.0, 1.1, 1.2, 1.3)
     own = dict(zip((o.name for o in owners), (0.2, 50.0, 50.0, 50.0), strict=True))
     caps = [min(cap, max_rho) for cap in own.values()]
-    task = play(
-        trading,
+    task = trading.play(
         owners,
-        lambda owner, task: min(best(owner, task), own[owner.name], max_rho),
-        max_rho=max_rho,
+        trading.announced(owners, max_rho=max_rho),
+        lambda owner, task: min(best_budget(owner, task), own[owner.name]),
     )
     known = discover([owner.value for owner in owners], reward=10.0, caps=caps)
-    assert budgets(trading, task, owners) == pytest.approx(known.budgets, rel=1e-6)
+    assert budgets(trading, task, owners) == pytest.approx(known.budgets, rel=1e-5)
     assert max(budgets(trading, task, owners)) <= max_rho
     assert budgets(trading, task, owners)[0] == 0.2
 
 
 def test_silent_owners_hold_nobody_up_for_long(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3)
-    task = play(
-        trading, owners, lambda owner, task: None if owner is owners[3] else best(owner, task)
+    task = trading.announced(owners)
+    began = trading.time_ms
+    task = trading.play(
+        owners,
+        task,
+        lambda owner, task: None if owner is owners[3] else best_budget(owner, task),
     )
     known = equilibrium([1.0, 1.1, 1.2], reward=10.0)
     assert task.state is State.SETTLED
+    assert trading.time_ms - began == 60_000  # nobody waits for it twice
     assert budgets(trading, task, owners)[:3] == pytest.approx(known.dense(), rel=1e-6)
     assert budgets(trading, task, owners)[3] == 0.0
 
 
-def test_erratic_liars_are_ended_by_the_deadline_and_truthful_owners_decline(trading) -> None:
-    owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.4)
-    dice = Random(7)
+# -- replies that contradict each other ------------------------------------------------------------
 
-    def reply(owner, task):
-        return dice.uniform(0.01, 90.0) if owner in owners[3:] else best(owner, task)
 
+def second_tick(trading, owners, **changes):
+    """A task at tick 1, to which everybody replied its best at tick 0."""
+    task = trading.announced(owners, **changes)
+    for owner in owners:
+        trading.plan(owner, task)
+    trading.advance()
+    return trading.task(task.id)
+
+
+@pytest.mark.parametrize("factor", [1.001, 2.0])
+def test_a_reply_that_contradicts_an_earlier_one_is_refused_with_the_reason(
+    trading, factor
+) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2)
+    task = second_tick(trading, owners, cost="linear")
+    first, total = trading.mine(owners[0], task.id)["plan"]["budget"], task.total_budget
+    share = first / task.totals[0]
+    # What the same value replies here; to sell more is to have another one.
+    honest = share_at(10.0 * (1 - share) / task.totals[0], total, reward=10.0) * total
+    with pytest.raises(InvalidInput, match="contradicts") as refusal:
+        trading.plan(owners[0], task, honest * factor)
+    assert f"at a total of {total:g}" in str(refusal.value)
+    assert trading.mine(owners[0], task.id)["replies"][-1]["tick"] == 0
+    trading.plan(owners[0], task, honest)
+    assert trading.mine(owners[0], task.id)["plan"]["budget"] == honest
+
+
+def test_who_insists_on_a_contradiction_misses_the_tick_and_is_out(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3)
+    task = second_tick(trading, owners)
+    for owner in owners[:3]:
+        trading.plan(owner, task)
+    with pytest.raises(InvalidInput, match="contradicts"):
+        trading.plan(owners[3], task, 90.0)
+    assert trading.wait(60) == 1
+    with pytest.raises(Withdrawn, match="you did not reply to tick 1; a missed tick counts"):
+        trading.plan(owners[3], trading.task(task.id))
+    task = trading.play(owners[:3], trading.task(task.id))
+    known = equilibrium([1.0, 1.1, 1.2], reward=10.0)
+    assert budgets(trading, task, owners[:3]) == pytest.approx(known.dense(), rel=1e-6)
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
+
+
+def test_a_reply_may_be_corrected_until_its_tick_closes(trading) -> None:
+    owners = trading.owners(1.0, 1.1)
     task = trading.announced(owners)
-    while trading.task(task.id).state is State.ANNOUNCED:
-        task = trading.task(task.id)
-        for owner in owners:
-            if (budget := reply(owner, task)) or owner in owners[:2]:
-                trading.plan(owner, task, max(budget, 1e-3))
-        trading.wait(240)
-    task = trading.task(task.id)
-    assert task.state is State.SETTLED
-    pay = {line.owner: line.payment for line in trading.lines(task.id)}
-    assert sum(pay.values()) == R
-    chosen = [owner for owner in owners if owner.name in pay]
-    for owner in chosen:
-        trading.decide(owner, task.id, accept=owner in owners[3:])
+    trading.plan(owners[0], task, 90.0)
+    trading.plan(owners[0], task)  # only closed ticks count
+    trading.plan(owners[1], task)
+    assert trading.advance() == 1
+    assert trading.events(task.id)[-1].body["replies"] == 2
+    with pytest.raises(Conflict, match="the offer stands at tick 1; the plan is for tick 0"):
+        trading.plan(owners[0], task, 1.0)
+
+
+@pytest.mark.parametrize("budget", [0.19, 1e-9])
+def test_a_budget_below_the_card_s_least_is_refused(trading, budget) -> None:
+    owners = trading.owners(1.0, 1.1)
+    task = trading.announced(owners, min_budget=0.2)
+    with pytest.raises(InvalidInput, match=r"budget must be 0 or at least 0\.2; found"):
+        trading.plan(owners[0], task, budget)
+    trading.plan(owners[0], task, 0.2)
+    trading.plan(owners[0], task, 0.0)
+
+
+def test_a_zero_stands_for_larger_totals_without_a_message(trading) -> None:
+    owners = trading.owners(1.0, 1.1, 50.0)
+    task = trading.announced(owners)
+    first = task.total_budget
+    for owner, budget in zip(owners, (0.9 * first, 0.9 * first, 0.0), strict=True):
+        trading.plan(owner, task, budget)
     trading.advance()
     task = trading.task(task.id)
-    assert task.state is State.TRAINING
-    assert {line.owner: line.payment for line in trading.lines(task.id)} == pay
-    declined = sum(amount for name, amount in pay.items() if name < owners[3].name)
-    assert trading.balance(BUYER.party) == declined
-    assert trading.balance(escrow(task.id)) == R - declined
+    assert task.total_budget > first
+    assert task.asked == 2
+    with pytest.raises(InvalidInput, match="a zero holds at every larger total"):
+        trading.plan(owners[2], task, 0.5)
+    trading.plan(owners[2], task, 0.0)  # to say so again changes nothing
+    assert [each["tick"] for each in trading.mine(owners[2], task.id)["replies"]] == [0]
+    assert trading.advance() == 0
+    for owner in owners[:2]:
+        trading.plan(owner, task, 0.9 * first)
+    assert trading.advance() == 1
+    assert trading.mine(owners[2], task.id)["exit"] is None
+    assert [check for check in trading.verified(task.id) if check.passed is False] == []
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -138,23 +182,37 @@ def test_erratic_liars_are_ended_by_the_deadline_and_truthful_owners_decline(tra
 def test_each_message_holds_the_hash_of_the_one_before(trading) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.settled(owners, report=True)
-    offer = next(e.body for e in trading.events(task.id) if e.kind == "announced")
-    assert offer["offer"]["previous"] == task.card.digest
-    assert digest(offer["offer"]) == offer["hash"] == task.offer
+    previous, offers = task.card.digest, []
+    for body in (e.body for e in trading.events(task.id) if "offer" in e.body):
+        assert body["offer"]["previous"] == previous
+        assert digest(body["offer"]) == body["hash"]
+        previous = body["hash"]
+        offers.append(previous)
+    assert task.offer == previous
     mine = trading.mine(owners[0], task.id)
     said = interest_message(task=task.id, owner=owners[0].name, value=1.0, card=task.card.digest)
     assert mine["interest"]["leaf"] == log.leaf(mine["interest"]["salt"], said)
     plan = mine["plan"]
     said = plan_message(
-        task=task.id, owner=owners[0].name, tick=0, budget=plan["budget"], offer=task.offer
+        task=task.id,
+        owner=owners[0].name,
+        tick=task.settled_tick,
+        budget=plan["budget"],
+        offer=offers[task.settled_tick],
     )
     assert plan["leaf"] == log.leaf(plan["salt"], said)
     assert mine["terms"]["terms"]["previous"] == mine["line"]["leaf"]
-    assert mine["terms"]["terms"]["card"] == task.card.digest
+    terms = mine["terms"]["terms"]
+    assert terms["card"] == task.card.digest
+    assert (terms["tick"], terms["total_budget"]) == (
+        task.settled_tick,
+        task.totals[task.settled_tick],
+    )
 
 
 @pytest.mark.parametrize("previous", ["", "0" * 64])
 def test_a_message_that_follows_another_one_is_refused(trading, previous) -> None:
+    trading.fund(R, reference="more")
     owners = trading.owners(1.0, 1.1)
     task = trading.opened()
     with pytest.raises(Conflict, match="the card has the hash"):
@@ -197,6 +255,7 @@ def test_a_value_that_is_none_is_refused(trading, value) -> None:
 
 
 def test_the_last_interest_and_the_last_plan_count(trading) -> None:
+    trading.fund(R, reference="more")
     owners = trading.owners(1.0, 1.1)
     task = trading.opened()
     for value in (3.0, None, 2.0):
@@ -305,6 +364,7 @@ def test_erasure_forgets_the_owner_and_keeps_the_log_whole(trading) -> None:
     for part in ("interest", "plan", "line"):
         assert after[part]["salt"] == ""
         assert after[part]["leaf"] == before[part]["leaf"]
+    assert {each["budget"] for each in after["replies"]} == {None}
     assert after["terms"] is None
     assert after["line"]["payment_micro"] == before["line"]["payment_micro"]
     assert [check for check in trading.verified(task.id) if check.passed is False] == []

@@ -17,7 +17,8 @@ from market.trading import Trading
 TESTS = Path(__file__).parents[1]
 OWNERS = 200_000
 MB_MAX = 80
-"""A process that reads every plan as a record takes more (the last test)."""
+"""A process that reads every interest as a record takes more (the last test)."""
+SALT, LEAF = "0" * 32, log.leaf("", "")
 
 CHILD = """
 import json, sys
@@ -34,12 +35,16 @@ def tick(trading, task):
     with trading.store.begin() as unit:
         assert clock.move_on(trading.market, unit, task)
 
+def settle(trading, task):
+    trading.time_ms = trading.task(task).deadline_ms
+    tick(trading, task)
+
 STEPS = {
     "announce": lambda trading, task: trading.do(buying.announce, BUYER, task),
     "what-if": lambda trading, task: trading.see(what_if.of_task, BUYER, task, rewards=[1.0, 2.0]),
     "tick": tick,
-    "settle": lambda trading, task: trading.do(buying.settle, BUYER, task),
-    "everything": lambda trading, task: trading.see(lambda unit: unit.plans(task)),
+    "settle": settle,
+    "everything": lambda trading, task: trading.see(lambda unit: unit.interests(task)),
 }
 url, task, *steps = sys.argv[1:]
 with SqlStore(url) as store:
@@ -62,14 +67,24 @@ NAME = {
 }
 
 
-def filled(store, kind, task, table, columns):
+def filled(store, kind, table, select):
     """Store one record for each of many owners."""
-    leaf, salt = log.leaf("", ""), "0" * 32
-    select = f"SELECT '{task}', {NAME[kind]}, {columns}, '{salt}', '{leaf}', 7"
     with store.begin() as unit:
         unit._connection.execute(
             text(NUMBERS[kind].format(table=table, select=select, count=OWNERS))
         )
+
+
+def interested(store, kind, task):
+    columns = f"'{task}', {NAME[kind]}, 1.0 + 4.0 * i / {OWNERS}, '{SALT}', '{LEAF}', 7, NULL"
+    filled(store, kind, "interests", f"SELECT {columns}")
+
+
+def replied(store, kind, task):
+    """Let everybody reply to the open tick, with the same budgets each time: about 1/4 of P."""
+    budget = f"{task.totals[0]!r} / {2000 * OWNERS} * (1 + i % 977)"
+    columns = f"'{task.id}', {task.tick}, {NAME[kind]}, {budget}, '{SALT}', '{LEAF}', 7"
+    filled(store, kind, "replies", f"SELECT {columns}")
 
 
 def grown_mb(url, task, *steps):
@@ -79,7 +94,7 @@ def grown_mb(url, task, *steps):
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
@@ -90,10 +105,12 @@ def test_memory_does_not_grow_with_the_owners(store, kind, database_url) -> None
     trading = Trading(store)
     trading.fund(10**12)
     task = trading.opened(reward="best-reported", max_reward=100.0).id
-    filled(store, kind, task, "interests", f"1.0 + 4.0 * i / {OWNERS}")
+    interested(store, kind, task)
     assert grown_mb(database_url, task, "announce", "what-if") < MB_MAX
-    filled(store, kind, task, "plans", "0, 0.001 + 0.0001 * (i % 977)")
-    assert grown_mb(database_url, task, "tick", "settle") < MB_MAX
+    replied(store, kind, trading.task(task))
+    assert grown_mb(database_url, task, "tick") < MB_MAX
+    replied(store, kind, trading.task(task))
+    assert grown_mb(database_url, task, "settle") < MB_MAX
     assert grown_mb(database_url, task, "everything") > MB_MAX
 
     settled = trading.task(task)

@@ -5,7 +5,7 @@ import pytest
 
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed
 from fedbourse.market import answers, training
-from fedbourse.market.service import escrow
+from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.keys import verified
@@ -118,7 +118,7 @@ def test_only_those_who_signed_answer(trading) -> None:
     for owner in owners[1:3]:
         trading.decide(owner, task.id)
     trading.advance()
-    task = trading.task(task.id)
+    task = trading.signed(owners, trading.play(owners[1:], trading.task(task.id)))
     body = body_of(trading, owners[1], task)
     for owner in (owners[0], owners[3]):
         with pytest.raises(NotAllowed, match="signed no terms"):
@@ -147,7 +147,8 @@ def test_vested_pay_follows_answered_rounds_to_the_last_micro_credit(trading, ro
     assert task.state is State.COMPLETED
     assert trading.balance(owners[0].name) == pay[owners[0].name]
     assert trading.balance(owners[1].name) == 0
-    assert trading.balance(BUYER.party) == pay[owners[1].name]
+    assert trading.balance(FUND) == pay[owners[1].name]
+    assert trading.balance(BUYER.party) == 0
     assert trading.balance(escrow(task.id)) == 0
 
 
@@ -173,8 +174,10 @@ def test_training_waits_for_those_who_may_still_sign(trading) -> None:
         trading.decide(owner, task.id)
     with pytest.raises(Conflict, match="1 owners have neither signed nor declined"):
         trading.do(training.start, BUYER, task.id)
-    trading.time_ms += 3_600_000
-    assert trading.do(training.start, BUYER, task.id).state is State.TRAINING
+    trading.decide(owners[2], task.id, accept=False)
+    with pytest.raises(Conflict, match="an owner has declined; the price is discovered again"):
+        trading.do(training.start, BUYER, task.id)
+    assert trading.task(task.id).state is State.SETTLED
 
 
 def test_the_model_steps_against_the_weighted_mean_of_the_answers(trading) -> None:

@@ -47,20 +47,27 @@ def test_the_buyers_report_holds_totals_only(trading) -> None:
     for owner in owners[1:]:
         trading.decide(owner, task.id)
     trading.advance()
-    task = trading.task(task.id)
+    assert trading.see(views.report, BUYER, task.id)["participants"] == {
+        "offered": 0,
+        "signed": 0,
+        "declined": 0,
+    }
+    task = trading.signed(owners, trading.play(owners[1:], trading.task(task.id)))
     trading.answer(owners[1], task)
     report = trading.see(views.report, BUYER, task.id)
     pay = [line.payment for line in trading.lines(task.id)]
-    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 1}
-    of_the_open_round = {"earned": pay[1] // 4, "escrow": R - pay[0] - pay[1] // 4}
-    closed = {"held": R, "declined": pay[0], "refunded": 0, "earned": 0, "escrow": R - pay[0]}
+    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0}
+    closed = {"held": R, "released": 0, "refunded": 0, "fund": 0, "earned": 0, "escrow": R}
     assert report["money_micro"] == closed
     audited = trading.see(views.report, AUDITOR, task.id)
+    of_the_open_round = {"earned": pay[0] // 4, "escrow": R - pay[0] // 4}
     assert audited["money_micro"] == closed | of_the_open_round
     assert not any(owner.name in json.dumps(report) for owner in owners)
+    trading.wait(300)
     trading.do(buying.cancel, BUYER, task.id)
     money = trading.see(views.report, AUDITOR, task.id)["money_micro"]
-    assert money["held"] == money["declined"] + money["refunded"] + money["earned"] == R
+    assert money["held"] == money["refunded"] + money["fund"] + money["earned"] == R
+    assert (money["earned"], money["fund"]) == (pay[0] // 4, pay[1] // 4)
     for who in (caller("buyer:other"), owners[0].caller):
         with pytest.raises(NotAllowed):
             trading.see(views.report, who, task.id)
@@ -160,9 +167,9 @@ def test_a_query_follows_the_one_before_and_the_first_one_the_log(trading) -> No
 def test_what_an_owner_has_earned_is_what_it_was_paid(trading) -> None:
     owners = trading.owners(1.0, 1.1)
     trading.fund(R, reference="second")
-    for payout in ("vested", "upfront"):
+    for vesting in ("by-round", "upfront"):
         before = [trading.balance(owner.name) for owner in owners]
-        task = trading.settled(owners, payout=payout)
+        task = trading.settled(owners, vesting=vesting)
         for owner in owners:
             assert trading.mine(owner, task.id)["line"]["earned_micro"] == 0
             trading.decide(owner, task.id)

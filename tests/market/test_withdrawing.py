@@ -7,7 +7,7 @@ import pytest
 
 from fedbourse.errors import Conflict, NotAllowed, NotFound, Withdrawn
 from fedbourse.game import equilibrium
-from fedbourse.market import buying, selling, what_if
+from fedbourse.market import buying, price_discovery, selling, what_if
 from fedbourse.market.service import escrow
 from fedbourse.market.task import State
 from fedbourse.market.verify import verify_task
@@ -42,18 +42,6 @@ def step_back(trading, owner, task, *, by_token=False):
     return trading.do(selling.withdraw, who, task.id)
 
 
-def play(trading, owners, task):
-    """Let these owners answer every tick at once until the market has moved on."""
-    for _ in range(60):
-        for owner in owners:
-            trading.plan(owner, task)
-        trading.advance()
-        task = trading.task(task.id)
-        if task.state is not State.ANNOUNCED:
-            return task
-    raise AssertionError("it never ended")
-
-
 def assert_right(trading, task, owners):
     for viewer in (None, *owners):
         found = trading.verified(task.id, owner=viewer)
@@ -67,12 +55,12 @@ def test_an_interest_that_was_withdrawn_no_longer_counts(trading, by_token) -> N
     step_back(trading, owners[0], task, by_token=by_token)
     mine = trading.mine(owners[0], task.id)
     assert mine["interest"] is mine["plan"] is None
-    assert mine["withdrawn_ms"] == trading.time_ms
+    assert (mine["exit"]["reason"], mine["exit"]["at_ms"]) == ("left", trading.time_ms)
     with trading.store.read() as unit:
         assert (unit.count_interests(task.id), unit.count_reported(task.id)) == (2, 2)
     task = trading.do(buying.announce, BUYER, task.id)
     assert task.interested == 2
-    task = play(trading, owners[1:], task)
+    task = trading.play(owners[1:], task)
     sold = {line.owner: line.budget for line in trading.lines(task.id)}
     known = equilibrium([1.1, 1.2], reward=10.0)
     assert [sold[owner.name] for owner in owners[1:]] == pytest.approx(known.dense(), rel=1e-6)
@@ -85,8 +73,8 @@ def test_a_reward_of_reported_values_leaves_out_the_withdrawn_one(trading) -> No
     rule = {"reward": "best-reported", "max_reward": 10.0}
     task = interested(trading, owners, **rule)
     step_back(trading, owners[0], task)
-    task = trading.do(buying.announce, BUYER, task.id)
     trading.fund(R, reference="second")
+    task = trading.do(buying.announce, BUYER, task.id)
     other = interested(trading, owners[1:], **rule)
     other = trading.do(buying.announce, BUYER, other.id)
     assert (task.reward, task.total_budget) == (other.reward, other.total_budget)
@@ -97,16 +85,16 @@ def test_a_plan_that_was_withdrawn_counts_as_silence_and_nobody_waits_for_it(tra
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.announced(owners, report=True)
     for owner in owners:
-        trading.plan(owner, task, 0.5)
+        trading.plan(owner, task)
     step_back(trading, owners[0], task, by_token=True)
     mine = trading.mine(owners[0], task.id)
     assert mine["plan"] is None
     assert mine["interest"]["value"] == 1.0  # the log vouches for it
     assert trading.advance() == 1  # the two who are left have answered
     seen = trading.events(task.id)[-1].body
-    assert (seen["answered"], seen["positive"]) == (2, 2)
+    assert (seen["replies"], seen["positive"], seen["out"]) == (2, 2, 1)
     assert seen["offer"]["interested"] == 3
-    task = play(trading, owners[1:], trading.task(task.id))
+    task = trading.play(owners[1:], trading.task(task.id))
     assert task.state is State.SETTLED
     assert {line.owner for line in trading.lines(task.id)} == {o.name for o in owners[1:]}
     assert sum(line.payment for line in trading.lines(task.id)) == R
@@ -122,7 +110,9 @@ def test_a_withdrawal_between_two_ticks_ends_with_the_others_equilibrium(trading
     task = trading.task(task.id)
     assert (task.state, task.tick) == (State.ANNOUNCED, 1)
     step_back(trading, owners[3], task)
-    task = play(trading, owners[:3], task)
+    (reply,) = trading.mine(owners[3], task.id)["replies"]  # the log vouches for its hash
+    assert (reply["budget"], reply["salt"]) == (None, "")
+    task = trading.play(owners[:3], task)
     known = equilibrium([1.0, 1.1, 1.2], reward=10.0)
     sold = [line.budget for line in trading.lines(task.id)]
     assert sold == pytest.approx(known.dense(), rel=1e-6)
@@ -151,7 +141,7 @@ def test_withdrawing_again_changes_nothing(trading) -> None:
     first = step_back(trading, owners[0], task)
     trading.time_ms += 1000
     assert step_back(trading, owners[0], task, by_token=True) == first
-    task = play(trading, owners[1:], task)
+    task = trading.play(owners[1:], task)
     assert task.state is State.SETTLED
     assert step_back(trading, owners[0], task) == first  # it still holds
 
@@ -230,7 +220,7 @@ def test_only_an_owner_who_is_interested_withdraws_and_only_itself(trading) -> N
     for who in (BUYER, OPERATOR, AUDITOR, replace(owners[0].caller, scopes=frozenset())):
         with pytest.raises(NotAllowed):
             trading.do(selling.withdraw, who, task.id)
-    assert all(trading.mine(owner, task.id)["withdrawn_ms"] is None for owner in owners)
+    assert all(trading.mine(owner, task.id)["exit"] is None for owner in owners)
     draft = trading.do(buying.create, BUYER, task.card)
     with pytest.raises(NotFound, match="there is no task"):
         step_back(trading, owners[0], draft)
@@ -245,9 +235,9 @@ def test_the_log_says_nothing_of_a_withdrawal(trading, state) -> None:
     before = trading.events(task.id)
     step_back(trading, owners[0], task)
     assert trading.events(task.id) == before
-    assert trading.task(task.id) == task
+    assert trading.task(task.id) == replace(task, asked=2 if state == "announced" else 0)
     task = trading.do(buying.announce, BUYER, task.id) if state == "open" else task
-    play(trading, owners[1:], task)
+    trading.play(owners[1:], task)
     assert not any(owners[0].name in str(event.body) for event in trading.events(task.id))
 
 
@@ -255,7 +245,7 @@ def test_what_was_told_is_deleted_or_can_be_erased_at_the_end(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.announced(owners, report=True)
     step_back(trading, owners[0], task)
-    play(trading, owners[1:], task)
+    trading.play(owners[1:], task)
     trading.do(buying.cancel, BUYER, task.id)
     trading.do(selling.erase, owners[0].caller, task.id)
     assert trading.mine(owners[0], task.id)["interest"]["value"] is None
@@ -275,12 +265,12 @@ def test_an_owner_sees_that_a_market_ignored_its_withdrawal(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.announced(owners)
     step_back(trading, owners[0], task)
-    task = play(trading, owners[1:], task)
+    task = trading.play(owners[1:], task)
     checks = {check.name: check for check in trading.verified(task.id, owner=owners[0])}
     assert checks["own line"].passed
     assert "no line of yours" in checks["own line"].detail
     records = trading.records(task.id, viewer=owners[1])
-    records["own"]["withdrawn_ms"] = 5
+    records["own"]["exit"] = {"reason": "left", "tick": 0, "at_ms": 5}
     checks = {check.name: check for check in verify_task(**records)}
     assert checks["own line"].passed is False
     assert "has a line of yours" in checks["own line"].detail
@@ -305,7 +295,7 @@ def test_a_plan_in_flight_goes_with_the_withdrawal(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.announced(owners)
     assert plan_in_flight(trading, owners[0], task) is None
-    assert trading.mine(owners[0], task.id)["withdrawn_ms"] is not None
+    assert trading.mine(owners[0], task.id)["exit"] is not None
 
 
 @pytest.mark.parametrize("kind", ["postgresql"], indirect=True)  # SQLite's writers are alone
@@ -332,8 +322,9 @@ def test_a_withdrawal_and_a_settlement_at_once_have_an_order(trading) -> None:
         except Conflict as error:
             found.append(str(error))
 
+    trading.time_ms = task.deadline_ms
     with trading.store.begin() as unit:
-        buying.settle(trading.market, unit, BUYER, task.id)
+        price_discovery.close_tick(trading.market, unit, task.id)
         thread = threading.Thread(target=late)
         thread.start()
         thread.join(0.3)

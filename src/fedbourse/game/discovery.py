@@ -152,12 +152,11 @@ class Discovery:
         """Return the total to announce after a tick that did not end the discovery."""
         low, high = self.low, self.qualifying
         guess = tick.newton if self.newton else None
+        here = tick.total_budget
         if low is None:
-            below = None if guess is None or guess >= tick.total_budget else guess
-            return tick.total_budget / self._stride if below is None else below * (1 - _PROBE)
+            return here / self._stride if guess is None else min(guess, here) * (1 - _PROBE)
         if high is None:
-            above = None if guess is None or guess <= tick.total_budget else guess
-            return tick.total_budget * self._stride if above is None else above * (1 + _PROBE)
+            return here * self._stride if guess is None else max(guess, here) * (1 + _PROBE)
         if guess is not None:
             # On the last linear piece the guess is the root: it is announced from both sides.
             beside = guess * (1 - _PROBE if tick is high else 1 + _PROBE)
