@@ -96,6 +96,7 @@ class _Trade:
         self._study, self._market, self._unit = study, study.market, unit
         self._setting, self._names = scenario.setting, scenario.names
         self._refusals: list[str] = []
+        self._own: dict[str, dict[int, float]] = {name: {} for name in self._names}
         self._before = unit.balance(BUYER.party), unit.balance(FUND)
         task = buying.create(self._market, unit, BUYER, self._setting.card)
         self._id = task.id
@@ -151,7 +152,7 @@ class _Trade:
                 self._setting.reward,
                 task.totals,
                 last=self._is_last(task),
-                own=self._own(task, name),
+                own=tuple((task.totals[tick], r) for tick, r in self._own[name].items()),
             )
             for name in self._inside(task)
         }
@@ -188,11 +189,6 @@ class _Trade:
             else:
                 self._reply(task, name, self._names[name].late_replies(offer))
 
-    def _own(self, task: Task, name: str) -> tuple[tuple[float, float], ...]:
-        """Return what a name has replied in earlier ticks."""
-        replies = self._unit.replies_of(task.id, f"owner:{name}")
-        return tuple((task.totals[each.tick], present(each.budget)) for each in replies)
-
     def _inside(self, task: Task) -> list[str]:
         """Return the names that are not out of the task."""
         out = self._unit.exits(task.id, [f"owner:{name}" for name in self._names])
@@ -212,6 +208,7 @@ class _Trade:
                 previous=task.offer,
             )
             if self._attempt(reply):
+                self._own[name][task.tick] = budget
                 return
 
     # settled
@@ -279,10 +276,12 @@ class _Trade:
             self._moves_on()
 
     def _attempt(self, command: Callable[[], object]) -> bool:
-        """Carry out a command; where the market refuses, remember why, and say so."""
+        """Carry out a command; where the market refuses it, remember why.
+
+        These commands write nothing before they have checked everything.
+        """
         try:
-            with self._unit.savepoint():
-                command()
+            command()
         except (Conflict, InvalidInput, NotAllowed) as refusal:
             self._refusals.append(str(refusal))
             return False

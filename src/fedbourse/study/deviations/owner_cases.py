@@ -82,11 +82,11 @@ def owner_cases() -> list[Case]:
             (
                 Axis("acts as", 0.1, 1.2, log=True),
                 Axis("names", 1, 8, whole=True),
-                Axis("scale", 0.5, 5.0, log=True),
+                Axis("scale", 0.5, 8.0, log=True),
                 Axis("swing", 0.0, 0.5),
                 Axis("one by one", 0, 1, whole=True),
             ),
-            effort=0.5,
+            effort=0.25,
         ),
         _among_three(
             "not-replying",

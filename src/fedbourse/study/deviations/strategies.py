@@ -159,7 +159,7 @@ class Slow(Actor):
     The cost is value * (r / scale)^power / power.
     """
 
-    power: float = 8.0
+    power: float = 2.0
     scale: float = 1.0
     swing: float = 0.0
 
