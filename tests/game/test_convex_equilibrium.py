@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse import InvalidCost, InvalidGame, NoEquilibrium, equilibrium, regret, tolerance
 from fedbourse.game.costs import Exponential
 from oracles import COSTS, brute_force_regret
@@ -39,7 +40,7 @@ class OwnExponential:
 
 @pytest.mark.parametrize("cost", ["quadratic", "exponential", Cubic()])
 @given(values=values_lists, reward=rewards)
-@settings(max_examples=50)
+@examples(50)
 def test_no_owner_gains_by_deviating(cost, values: list[float], reward: float) -> None:
     found = equilibrium(values, reward=reward, cost=cost)
     bound = tolerance(reward, len(found.participants))
@@ -52,7 +53,7 @@ def test_no_owner_gains_by_deviating(cost, values: list[float], reward: float) -
 
 @pytest.mark.parametrize("cost", ["quadratic", "exponential"])
 @given(values=values_lists.filter(lambda v: len(v) <= 8), reward=st.floats(0.01, 100.0))
-@settings(max_examples=40)
+@examples(40)
 def test_brute_force_finds_no_better_budget(cost, values, reward) -> None:
     budgets = equilibrium(values, reward=reward, cost=cost).dense().tolist()
     assert brute_force_regret(values, budgets, reward, COSTS[cost]) <= 1e-11 * reward
@@ -60,7 +61,7 @@ def test_brute_force_finds_no_better_budget(cost, values, reward) -> None:
 
 @pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential"])
 @given(data=st.data(), values=values_lists, reward=rewards)
-@settings(max_examples=30)
+@examples(30)
 def test_the_order_of_owners_does_not_matter(data, cost, values, reward) -> None:
     order = data.draw(st.permutations(range(len(values))))
     budgets = equilibrium(values, reward=reward, cost=cost).dense()
@@ -116,7 +117,7 @@ def test_extreme_games_do_not_overflow(cost, reward: float) -> None:
     reward=st.floats(0.01, 100.0),
     caps=st.lists(st.one_of(st.floats(1e-3, 10.0), st.just(math.inf)), min_size=40, max_size=40),
 )
-@settings(max_examples=50)
+@examples(50)
 def test_caps_hold_and_leave_nobody_a_gain(cost, values, reward, caps) -> None:
     caps = caps[: len(values)]
     found = equilibrium(values, reward=reward, cost=cost, caps=caps)

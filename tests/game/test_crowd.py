@@ -4,9 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse import InvalidGame, Stream, Support, equilibrium
 from fedbourse.game import chunk_walk, crowd, support
 from fedbourse.game.streamed import support_of
@@ -62,7 +63,7 @@ def test_a_stream_is_decided_as_in_exact_arithmetic(kind: str, chunks: int, seed
 
 
 @pytest.mark.usefixtures("few_kept")
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 99), st.data())
 def test_any_tree_of_merges_gives_the_same_participants(kind: str, seed: int, data) -> None:
     values = shape(kind, 120, seed)

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse import NoEquilibrium, equilibrium, regret, tolerance
 from oracles import COSTS, brute_force_regret
 
@@ -83,7 +84,7 @@ def test_the_papers_exponential_cost_at_its_own_scale(reward, fewest, most) -> N
     equal=st.booleans(),
     cost=st.sampled_from(["linear", "quadratic", "exponential"]),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_either_a_certificate_or_a_reason(values, entry, equal, cost) -> None:
     costs = [entry[0]] * len(values) if equal else entry[: len(values)]
     try:
@@ -98,7 +99,7 @@ def test_either_a_certificate_or_a_reason(values, entry, equal, cost) -> None:
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=10), st.floats(0.001, 0.14))
-@settings(max_examples=100)
+@examples(100)
 def test_linear_games_with_a_fitting_pair_always_have_an_equilibrium(values, entry) -> None:
     kappa = math.sqrt(entry)
     first, second = sorted(values)[:2]

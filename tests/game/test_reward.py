@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse import (
     ACCURACY_MODELS,
     Accuracy,
@@ -89,7 +90,7 @@ def test_the_best_reward_is_right_to_ten_digits(model, cost, degree) -> None:
 
 
 @given(st.floats(0.5, 5e3), st.floats(1e-4, 10.0), st.sampled_from(ACCURACY_MODELS))
-@settings(max_examples=60)
+@examples(60)
 def test_rewards_stay_below_an_eighth_of_the_weight(weight, factor, model) -> None:
     offer = best_reward(VALUES, training_with(factor), weight=weight, accuracy=model)
     assert 0 <= offer.reward <= weight / 8 * (1 + 1e-12)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse import InvalidGame, InvalidInput, Support
 from fedbourse.game import chunk_walk, scan, spans, support, threshold
 from oracles import exact_shares
@@ -89,7 +90,7 @@ def test_merging_chunks_in_any_grouping_equals_the_whole(values: list[float], da
 
 
 @pytest.mark.usefixtures("small_steps")
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10_000), st.sampled_from(list(shapes(2))))
 def test_a_stream_of_chunks_equals_the_whole(seed: int, shape: str) -> None:
     values = shapes(2000)[shape]

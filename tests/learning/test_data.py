@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from scipy.special import ndtr
 
+from examples import examples
 from fedbourse.errors import InvalidData, InvalidFile, InvalidInput, MissingExtra
 from fedbourse.learning.data import Source, load
 from fedbourse.learning.partition import partition
@@ -155,7 +156,7 @@ def write_csv(folder: Path, change: tuple[int, float] | None = None) -> str:
 
 
 @given(st.data(), st.floats(-1e6, 1e6))
-@settings(max_examples=25)
+@examples(25)
 def test_scaling_never_sees_an_owners_record(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, value: float
 ) -> None:

@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.learning.models import clipped, model_named
 from fedbourse.learning.partition import Federation
@@ -205,7 +206,7 @@ def test_a_record_without_a_finite_gradient_counts_as_zero(name) -> None:
 
 
 @pytest.mark.parametrize(("name", "classes"), KINDS)
-@settings(max_examples=300)
+@examples(300)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.tuples(*[st.sampled_from([-1074, -1000, -500, 0, 500, 980, 1010, 1023])] * 3),

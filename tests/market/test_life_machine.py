@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase
 
+from examples import at_most
 from fedbourse.errors import FedbourseError
 from market.life_faults import FAULTS
 from market.life_machine import postgresql_stores, run_life, sqlite_stores
@@ -20,9 +21,10 @@ def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
         stores = postgresql_stores(request.getfixturevalue("postgresql"))
     # To shrink a life takes Hypothesis minutes; the seed that it prints is enough to see it again.
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
-    run_life(stores, 20 if kind == "sqlite" else 15, phases=phases)
+    run_life(stores, at_most(20 if kind == "sqlite" else 15), phases=phases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_planted_faults_are_caught(fault, sqlite_template, monkeypatch) -> None:
     fault(monkeypatch)

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from examples import examples
 from fedbourse.errors import InvalidInput, MissingExtra
 from fedbourse.privacy import ExactNoise, FastNoise, Terms
 from fedbourse.privacy.noise import charged_sensitivity
@@ -104,7 +105,7 @@ def test_terms_whose_noise_would_have_gaps_are_refused() -> None:
     FastNoise([replace(LEAST, rho=1.0, samples=10**8)])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(any_terms, st.data())
 def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
     noise = FastNoise([terms])

@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory, mkdtemp
 from threading import Barrier
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from examples import examples
 from fedbourse.agent import SpendStore
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidFile, InvalidInput, Refused
 from fedbourse.privacy.filter import Account, Filter, Question
@@ -482,9 +483,9 @@ class FileMachine(FilterMachine):
 
 
 TestAnythingInMemory = FilterMachine.TestCase
-TestAnythingInMemory.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAnythingInMemory.settings = examples(100, stateful_step_count=40, deadline=None)
 TestAnythingInAFile = FileMachine.TestCase
-TestAnythingInAFile.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnythingInAFile.settings = examples(60, stateful_step_count=40, deadline=None)
 
 
 # The file.
@@ -629,7 +630,7 @@ def used(file: Path) -> None:
             answered(guard, ask(SMALL, 1))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_gets_a_sentence_and_never_a_traceback(data, file) -> None:
     whole = file.read_bytes()

@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from examples import examples
 from fedbourse.errors import InvalidInput
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise, charged_sensitivity
 from fedbourse.privacy.terms import Terms
@@ -120,7 +121,7 @@ def test_answers_are_left_as_they_were(make) -> None:
 # Exact noise.
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(any_terms)
 def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
     device = exact(terms)
@@ -131,7 +132,7 @@ def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms
     assert device.cost >= terms.round_rho * (1 - 1e-9)  # nothing to speak of is given away
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(any_terms)
 def test_the_grid_depends_on_the_terms_alone_and_is_far_finer_than_the_noise(terms: Terms) -> None:
     device = exact(terms)
@@ -146,7 +147,7 @@ def test_ordinary_terms_pay_less_than_a_millionth_for_exactness() -> None:
         assert 1 <= exact(terms).scale / terms.scale < 1 + 1e-6
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(terms_up_to(50), st.data())
 def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
     part = st.floats(-0.99, 0.99).map(lambda x: x * terms.clip / math.sqrt(terms.dimension))
@@ -275,7 +276,7 @@ def neighbours(shape, rng, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return data, other
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.sampled_from(SHAPES),
     st.integers(0, 2**32),

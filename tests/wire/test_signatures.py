@@ -7,9 +7,10 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from fedbourse.errors import NotSignedIn, Unreachable
 from fedbourse.wire.keys import SigningKey, key_id
 from fedbourse.wire.signatures import Request, is_signed, sign_request, verify_request
@@ -288,7 +289,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(REQUESTS)
 def test_rubbish_is_refused_and_never_raises_anything_else(request):
     with pytest.raises(NotSignedIn) as refused:

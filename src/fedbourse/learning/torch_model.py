@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedbourse.learning.partition import Federation
     from fedbourse.learning.records import Records
 
-    Tensor = torch.Tensor
+    Tensor: TypeAlias = torch.Tensor
     RecordLoss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -147,11 +147,13 @@ class TorchModel:
 
 
 def _cross_entropy(output: Tensor, label: Tensor) -> Tensor:
-    return _torch().nn.functional.cross_entropy(output[None], label[None])  # type: ignore[no-any-return]
+    loss: Tensor = _torch().nn.functional.cross_entropy(output[None], label[None])
+    return loss
 
 
 def _squared_error(output: Tensor, label: Tensor) -> Tensor:
-    return (output.reshape(()) - label) ** 2 / 2
+    error: Tensor = (output.reshape(()) - label) ** 2 / 2
+    return error
 
 
 def _torch() -> Any:
