@@ -1,6 +1,7 @@
 """fedbourse audit: honest noise passes, each fault is named, exit codes are for scripts."""
 
 import json
+import re
 import subprocess
 import sys
 from typing import get_args
@@ -54,6 +55,7 @@ def test_the_device_passes_as_a_newcomer_runs_it(audit) -> None:
     assert "FAILED" not in out
     assert "No sign of wrong noise: all 10 tests passed" in out
     assert "claimed  epsilon 4.73 about one record, at delta 1e-05 (rho 0.5)" in out
+    assert re.search(r"shown  epsilon [0-9.]+ about one record, at least", out)
     assert "would notice noise 10 % low with probability above 0.9999" in out
     assert err.strip() == ""
 

@@ -285,7 +285,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['delta']:g} (rho {document['rho']:g})",
         "shown": "nothing about epsilon: that takes a canary"
         if shown is None
-        else f"epsilon {shown:.3g} at least",
+        else f"epsilon {shown:.3g} about one record, at least",
     }
     console.print()
     for name, text in lines.items():
