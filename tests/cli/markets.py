@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedbourse.cli import main
+from fedbourse.game import share_at
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
@@ -138,9 +139,12 @@ class Owner:
         body = {"tick": task["tick"], "budget": budget, "previous": task["offer"]}
         self.connection.put(f"/v1/tasks/{task['task']}/plan", body)
 
+    def mine(self, task: dict) -> dict:
+        return self.connection.get(f"/v1/tasks/{task['task']}/mine")
+
     def decide(self, task: dict, *, accept: bool) -> None:
         path = f"/v1/tasks/{task['task']}"
-        offered = self.connection.get(f"{path}/mine")["terms"]
+        offered = self.mine(task)["terms"]
         body = {"accept": accept, "digest": offered["digest"]}
         if accept:
             body["signature"] = self._key.sign(canonical(offered["terms"]))
@@ -151,7 +155,7 @@ class Owner:
         asked = {"after": number - 1, "wait": 20}
         found = self.connection.fetch(f"{path}/query", asked, wait_s=20)
         assert found.headers["fedbourse-round"] == str(number)
-        budget = self.connection.get(f"{path}/mine")["line"]["budget"]
+        budget = self.mine(task)["line"]["budget"]
         card = TaskCard.of(CARD)
         scale = privacy_terms(card, task=task["task"], budget=budget).scale
         vector = np.random.default_rng(number).normal(size=card.dimension)
@@ -171,22 +175,44 @@ def owners(shell: Shell, market: Running, *names: str):
             owner.connection.close()
 
 
+def replied(shell: Shell, name: str, people: dict[Owner, float]) -> dict:
+    """Let owners with these values reply to ticks until the price is found; return the task."""
+    ticks: set[int] = set()
+    end = time.monotonic() + WAIT_S
+    while (task := shell.json("task", "show", name))["state"] == "announced":
+        assert time.monotonic() < end
+        if task["tick"] not in ticks:
+            ticks.add(task["tick"])
+            total, reward = task["total_budget"], task["reward_micro"] / 1e6
+            for owner, value in people.items():
+                zero_from = owner.mine(task)["interest"]["zero_from"]
+                if zero_from is None or total < zero_from:  # a zero stands, and is not waited for
+                    owner.plan(task, total * share_at(value, total, reward=reward))
+        time.sleep(0.05)
+    return task
+
+
 def whole_trade(shell: Shell, buyer: Path, card: Path, people: list[Owner]) -> str:
-    """Carry out a trade: the last of four owners only likes it, the third declines."""
+    """Carry out a trade: the last of four owners sells nothing, the third declines."""
     task = shell.json("task", "create", card, token=buyer)
     name = task["task"]
     shell.json("task", "open", name, token=buyer)
     for owner in people:
         owner.like(task)
-    task = shell.json("task", "announce", name, token=buyer)
-    for owner, budget in zip(people[:3], (0.25, 0.5, 0.25), strict=True):
-        owner.plan(task, budget)
-    assert shell.json("task", "settle", name, token=buyer)["state"] == "settled"
+    shell.json("task", "announce", name, token=buyer)
+    values = dict(zip(people, (1.0, 1.0, 1.2, 1000.0), strict=True))
+    task = replied(shell, name, values)
     for owner in people[:2]:
         owner.decide(task, accept=True)
     assert shell.refused("task", "train", name, token=buyer)[0] == 11  # one may still sign
     people[2].decide(task, accept=False)
-    until(lambda: shell.json("task", "show", name)["state"] == "training")
+    until(lambda: shell.json("task", "show", name)["settled_tick"] is None)
+    del values[people[2]]
+    task = replied(shell, name, values)
+    for owner in people[:2]:
+        owner.decide(task, accept=True)
+    until(lambda: shell.json("task", "show", name)["review_ends_ms"] is not None)
+    assert shell.json("task", "train", name, token=buyer)["state"] == "training"
     for number in range(CARD["rounds"]):
         for owner in people[:2]:
             owner.answer(task, number)

@@ -56,6 +56,17 @@ def test_money_comes_in_once_and_goes_out_once(shell, market, acme) -> None:
     assert out.split() == [party, "10.499999", "credits"]
 
 
+def test_the_fund_is_everybodys_to_see_and_nobodys_to_take(shell, market, acme) -> None:
+    _, token = acme
+    assert shell.json("account", "balance", "fund", token=token) == {
+        "party": "fund",
+        "balance_micro": 0,
+    }
+    assert shell.json("account", "statement", "fund", token=token)["entries"] == []
+    named = ("--party", "fund", "--scope", "operator")
+    assert shell.refused("token", "create", *named, token=market.operator)[0] == 2
+
+
 def test_an_account_is_its_own_party_s_business(shell, market, acme, tmp_path) -> None:
     other = new_token(shell, market, "buyer:other", tmp_path)
     party, _ = acme

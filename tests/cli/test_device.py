@@ -29,6 +29,7 @@ from fedbourse.cli.device_deals import _print_deal
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.zcdp import epsilon
 from fedbourse.wire.connection import Connection
+from fedbourse.wire.incentives import UPFRONT_INCENTIVE
 
 ROUNDS = 6
 LAYOUT = {
@@ -36,7 +37,14 @@ LAYOUT = {
     "label": "kind",
     "classes": ["cat", "dog"],
 }
-DEADLINES = {"interest_s": 600, "tick_s": 30, "plans_s": 120, "terms_s": 60, "round_s": 60}
+DEADLINES = {
+    "interest_s": 600,
+    "tick_s": 30,
+    "plans_s": 120,
+    "terms_s": 60,
+    "review_s": 0,
+    "round_s": 60,
+}
 TASK_CARD = CARD | {"rounds": ROUNDS, "layout": LAYOUT, "deadlines": DEADLINES}
 
 
@@ -92,7 +100,7 @@ class World:
             market,
             self.buyer,
             party=self.buyer_party,
-            credits="10",
+            credits="50",
             reference=f"pay-{self._name}",
         )
 
@@ -464,6 +472,21 @@ def test_what_the_owner_refuses_is_refused_and_remembered(world, refused) -> Non
     loyal = world.device("loyal", "--only-buyer", "buyer:nobody")
     assert refused("device", "join", task, "--folder", loyal)[0] == 6
     assert refused("device", "join", task, "--budget", 9, "--folder", world.device("ann"))[0] == 6
+
+
+def test_upfront_pay_is_joined_only_by_who_accepts_it(world, refused, cli) -> None:
+    card = world.folder / "upfront.json"
+    card.write_text(json.dumps(TASK_CARD | {"vesting": "upfront"}))
+    task = world.shell.json("task", "create", card, token=world.buyer)["task"]
+    world.shell.json("task", "open", task, "--confirm-upfront", token=world.buyer)
+    wary, daring = world.device("wary"), world.device("daring", "--accept-upfront")
+    code, said = refused("device", "join", task, "--folder", wary)
+    assert code == 6
+    assert "accept_upfront" in said
+    _, out, err = cli("device", "join", task, "--no-wait", "--folder", daring)
+    assert UPFRONT_INCENTIVE in " ".join(err.split())
+    out = " ".join(cli("device", "advise", task, "--folder", daring)[1].split())
+    assert f"rules of pay {UPFRONT_INCENTIVE}" in out
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_two_devices_of_the_how_to_are_paid_to_the_end(capsys, tmp_path) -> None
     program = tmp_path / "device.py"
     program.write_text(re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
     card = tmp_path / "card.json"
-    card.write_text(json.dumps(CARD))
+    card.write_text(json.dumps(CARD | {"deadlines": {"review_s": 0}}))
     with running_market(tmp_path / "market") as market:
         shell = Shell(capsys, market.url)
         acme = new_token(shell, market, "buyer:acme", tmp_path)

@@ -21,7 +21,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cli.markets import WAIT_S, Shell, command, running_market, until
+from cli.markets import (
+    CARD,
+    WAIT_S,
+    Shell,
+    command,
+    new_token,
+    paid_in,
+    running_market,
+    until,
+)
 from fedbourse.bootstrap import market as bootstrap_market
 from fedbourse.bootstrap.machine import Patient
 from fedbourse.cli import main
@@ -271,6 +280,34 @@ def test_a_folder_or_key_that_others_can_touch_is_refused(capsys, tmp_path) -> N
     code, sentence = refused(capsys, "--folder", tmp_path, "--port", "0")
     assert code == 2
     assert "can be read by others" in sentence
+
+
+def test_whom_the_fund_pays_to_is_published_and_pinned(tmp_path, capsys, monkeypatch) -> None:
+    card = tmp_path / "card.json"
+    card.write_text(json.dumps(CARD))
+    folder, pinned = tmp_path / "market", {}
+    for text in ("the Town Library", "a school"):
+        monkeypatch.setenv("FEDBOURSE_FUND_PAYS_TO", text)
+        with running_market(folder) as market:
+            shell = Shell(capsys, market.url)
+            with Connection(market.url) as line:
+                fund = line.get("/v1/market")["fund"]
+                assert fund == {"account": "fund", "pays_to": text, "balance_micro": 0}
+            if not pinned:
+                acme = new_token(shell, market, "buyer:acme", tmp_path)
+                paid_in(shell, market, acme, party="buyer:acme", credits="9", reference="first")
+            task = shell.json("task", "create", card, token=acme)["task"]
+            shell.json("task", "open", task, token=acme)
+            pinned[task] = {"account": "fund", "pays_to": text}
+            for each, fund in pinned.items():  # what was pinned stays
+                assert shell.json("task", "show", each)["fund"] == fund
+
+
+@pytest.mark.parametrize("text", ["", " ", "x" * 201, "a\x1bb"])
+def test_whom_the_fund_pays_to_is_a_short_text(capsys, tmp_path, text) -> None:
+    arguments = ["serve", "--folder", str(tmp_path / "m"), "--port", "0", f"--fund-pays-to={text}"]
+    assert main(arguments) == 2
+    assert "fund_pays_to must" in capsys.readouterr().err
 
 
 def test_people_get_one_line(tmp_path) -> None:

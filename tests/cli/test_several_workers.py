@@ -7,7 +7,16 @@ import threading
 
 import numpy as np
 
-from cli.markets import CARD, Shell, new_token, owners, paid_in, running_market, until
+from cli.markets import (
+    CARD,
+    Shell,
+    new_token,
+    owners,
+    paid_in,
+    replied,
+    running_market,
+    until,
+)
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.messages import privacy_terms
@@ -39,7 +48,7 @@ def train(url, owner, task, failed):
 
 def test_several_workers_serve_one_training_to_its_end(postgresql, tmp_path, capsys) -> None:
     card = tmp_path / "card.json"
-    card.write_text(json.dumps(CARD | {"rounds": ROUNDS}))
+    card.write_text(json.dumps(CARD | {"rounds": ROUNDS, "deadlines": {"review_s": 0}}))
     with (
         postgresql.database() as url,
         running_market(tmp_path / "m", "--database", url, "--workers", 2) as market,
@@ -54,10 +63,9 @@ def test_several_workers_serve_one_training_to_its_end(postgresql, tmp_path, cap
             shell.json("task", "open", name, token=acme)
             for owner in people:
                 owner.like(task)
-            task = shell.json("task", "announce", name, token=acme)
-            for owner in people[:-1]:
-                owner.plan(task, 0.25)
-            shell.json("task", "settle", name, token=acme)
+            shell.json("task", "announce", name, token=acme)
+            values = dict.fromkeys(people, 1.0) | {people[-1]: 1000.0}  # who sells nothing
+            task = replied(shell, name, values)
             for owner in people[:-1]:
                 owner.decide(task, accept=True)
             until(lambda: shell.json("task", "show", name)["state"] == "training")

@@ -21,6 +21,7 @@ from cli.markets import (
 )
 from fedbourse.cli import main
 from fedbourse.wire.card import TaskCard
+from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,11 @@ def card(tmp_path):
 
 @pytest.fixture
 def acme(shell, market, tmp_path):
-    return new_token(shell, market, "buyer:acme", tmp_path)
+    """A buyer with money enough for the task of a test."""
+    token = new_token(shell, market, "buyer:acme", tmp_path)
+    reference = f"test-{tmp_path.name}"[:100].strip("-_").replace("_", "-")
+    paid_in(shell, market, token, party="buyer:acme", credits="20", reference=reference)
+    return token
 
 
 def test_a_buyer_s_first_day(shell, market, acme, card) -> None:
@@ -55,6 +60,7 @@ def test_a_buyer_s_first_day(shell, market, acme, card) -> None:
     assert (task["state"], task["card"]) == ("draft", TaskCard.of(CARD).digest)
     assert shell.refused("task", "show", name)[0] == 10  # a draft is nobody else's to see
     assert shell.json("task", "open", name, token=acme)["state"] == "open"
+    assert shell.json("account", "balance", f"escrow:{name}", token=acme)["balance_micro"] == 3e6
     listed = shell.json("task", "list", "--state", "open")["tasks"]
     assert name in [each["task"] for each in listed]
     with owners(shell, market, "day-ann", "day-bob") as people:
@@ -63,7 +69,6 @@ def test_a_buyer_s_first_day(shell, market, acme, card) -> None:
     code, out, _ = shell("task", "announce", name, token=acme)
     assert code == 0
     assert f"task {name} is announced until" in out
-    assert shell.json("account", "balance", f"escrow:{name}", token=acme)["balance_micro"] == 3e6
     ended = shell.json("task", "cancel", name, "--reason", "no time", token=acme)
     assert ended["state"] == "cancelled"
     assert shell.json("account", "balance", token=acme)["balance_micro"] == held
@@ -80,14 +85,27 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     with owners(shell, market, "ann", "bob", "cat", "dan") as people:
         name = whole_trade(shell, acme, card, people)
     report = shell.json("task", "report", name, token=acme)
-    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 1}
-    assert report["money_micro"]["held"] == 3_000_000
-    assert report["money_micro"]["earned"] == 2_250_000
-    assert report["money_micro"]["escrow"] == 0
+    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0}
+    assert (report["out"]["struck_out"], report["restarts"]) == (1, 1)
+    assert report["settlement"]["converged"]
+    money = {"held": 3_000_000, "released": 0, "refunded": 0, "fund": 0, "escrow": 0}
+    assert report["money_micro"] == money | {"earned": 3_000_000}  # all of R is allocated
     code, out, _ = shell("task", "report", name, token=acme)
     assert code == 0
-    assert "2 signed, 1 declined" in out
-    assert "2.250000 earned" in out
+    out = " ".join(out.split())
+    assert "2 signed, 0 declined" in out
+    assert "1 declined or did not sign" in out
+    assert "discovered again once, without those who did not sign" in out
+    assert "3.000000 earned by owners, 0.000000 refunded, 0.000000 to the fund" in out
+    shown = " ".join(shell("task", "show", name)[1].split())
+    for words in (
+        f"settled at tick {report['settlement']['tick']}, converged; no owner could gain more than",
+        "by another budget while the others keep theirs",
+        UNEARNED_INCENTIVES["fund"],
+        "fund account fund, paid out to nobody yet",
+        "reserved 3.000000 credits when it opened",
+    ):
+        assert words in shown
     file = tmp_path / "model.npy"
     said = shell.json("task", "model", name, "--out", file, token=acme)
     assert said["dimension"] == 2
@@ -95,10 +113,57 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     code, out, _ = shell("task", "watch", name)
     assert code == 0
     kinds = [line.split()[3] for line in out.splitlines()]
-    assert kinds[:4] == ["created", "opened", "announced", "settled"]
-    assert kinds[-1] == "completed"
-    assert "R 3.000000 credits, as the card says; P " in out
-    assert "2 signed, 1 declined; 0.750000 credits go back" in out
+    assert kinds[:3] == ["created", "opened", "announced"]
+    assert [kind for kind in kinds if kind not in ("ticked", "last-tick", "round")][3:] == [
+        "settled", "restarted", "settled", "signed", "training", "completed",
+    ]  # fmt: skip
+    assert "3.000000 credits are reserved" in out
+    assert "R 3.000000 credits, as the card says; 0.000000 released; P " in out
+    assert "1 did not sign and are out; the price is discovered again" in out
+    assert "all have signed; training starts at" in out
+    assert "2 owners train, started by the buyer" in out
+    assert "0.000000 refunded, 0.000000 to the fund credits" in out
+    assert all(line.split(maxsplit=4)[4] for line in out.splitlines()), "an event without words"
+
+
+def test_upfront_pay_must_be_confirmed(shell, market, acme, tmp_path) -> None:
+    paid_in(shell, market, acme, party="buyer:acme", credits="10", reference="upfront")
+    file = tmp_path / "upfront.json"
+    file.write_text(json.dumps(CARD | {"vesting": "upfront"}))
+    code, out, _ = shell("task", "create", file, token=acme)
+    assert code == 0
+    assert UPFRONT_INCENTIVE in " ".join(out.split())
+    code, said = shell.refused("task", "open", "latest", token=acme)
+    assert code == 11
+    assert UPFRONT_INCENTIVE in said
+    assert "--confirm-upfront" in said
+    opened = shell.json("task", "open", "latest", "--confirm-upfront", token=acme)
+    assert opened["state"] == "open"
+    shell.json("task", "cancel", opened["task"], token=acme)
+
+
+def test_a_task_needs_its_money_when_it_opens(shell, market, card, tmp_path) -> None:
+    poor = new_token(shell, market, "buyer:poor", tmp_path)
+    shell.json("task", "create", card, token=poor)
+    code, said = shell.refused("task", "open", "latest", token=poor)
+    assert code == 2
+    assert "opening a task reserves its whole reward, 3.000000 credits" in said
+
+
+@pytest.mark.parametrize("rule", [*UNEARNED_INCENTIVES, "upfront"])
+def test_an_example_card_has_the_rules_that_were_asked_for(rule, tmp_path, capsys) -> None:
+    file = tmp_path / "card.json"
+    rules = ["--vesting", rule] if rule == "upfront" else ["--unearned", rule]
+    bounds = ["--cost", "linear", "--min-budget", "0.01", "--min-total-budget", "0.5"]
+    assert main(["task", "card", *rules, *bounds, "--review-s", "0", "--out", str(file)]) == 0
+    sentence = (UNEARNED_INCENTIVES | {"upfront": UPFRONT_INCENTIVE})[rule]
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    card = TaskCard.of(json.loads(file.read_text()))
+    assert rule in (card.vesting, card.unearned)
+    assert (card.cost, card.min_budget, card.min_total_budget) == ("linear", 0.01, 0.5)
+    assert card.deadlines.review_s == 0
+    assert main(["task", "card", "--min-budget", "11"]) == 2
+    assert "min_budget must be" in capsys.readouterr().err
 
 
 def test_a_buyer_asks_what_rewards_would_buy(shell, market, acme, tmp_path) -> None:
@@ -157,6 +222,7 @@ def test_watching_goes_on_where_it_broke_off_when_the_market_starts_again(
     with running_market(folder) as first:
         shell = Shell(capsys, first.url)
         token = new_token(shell, first, "buyer:acme", tmp_path)
+        paid_in(shell, first, token, party="buyer:acme", credits="3", reference="first")
         name = shell.json("task", "create", card, token=token)["task"]
         shell.json("task", "open", name, token=token)
         watch = command("task", "watch", name, "--json", "--server", first.url)
@@ -178,8 +244,11 @@ def test_an_example_card_can_be_published_as_it_is(shell, acme, tmp_path, capsys
     assert main(["task", "card", "--out", str(file)]) == 0
     assert "an example card is in" in capsys.readouterr().out
     assert main(["task", "card", "--out", str(file)]) == 5  # it may have been edited
+    capsys.readouterr()
     assert main(["task", "card"]) == 0
-    assert capsys.readouterr().out == file.read_text()
+    out, err = capsys.readouterr()
+    assert out == file.read_text()
+    assert UNEARNED_INCENTIVES["fund"] in err
     assert shell.json("task", "create", file, token=acme)["state"] == "draft"
 
 
@@ -275,7 +344,7 @@ def test_wrong_input_gets_one_sentence(shell, market, acme, card, tmp_path) -> N
         (["show", "0" * 24], acme, 10),
         (["open", draft], other, 10),
         (["announce", draft], acme, 11),
-        (["settle", draft], acme, 11),
+        (["settle", draft], acme, 2),  # there is no such command
         (["train", draft], acme, 11),
         (["report", draft], other, 10),
         (["model", draft, "--out", tmp_path / "m.npy"], acme, 11),
@@ -302,7 +371,7 @@ def test_a_file_that_is_no_plain_file_is_written_into_and_links_are_followed(tmp
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
         assert main(["task", "card", "--out", str(pipe)]) == 0
         written = reader.communicate(timeout=60)[0]
-    assert json.loads(written)["version"] == 1
+    assert json.loads(written)["version"] == 2
     assert pipe.is_fifo()
     link.symlink_to(real)
     assert main(["task", "card", "--out", str(link)]) == 0
