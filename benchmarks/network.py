@@ -139,6 +139,7 @@ def card_of(case: Case) -> dict[str, object]:
             "tick_s": day_s,
             "plans_s": day_s,
             "terms_s": day_s,
+            "review_s": 0.0,
             "round_s": day_s,
         },
     }

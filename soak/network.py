@@ -34,7 +34,7 @@ from fedbourse import __version__
 if TYPE_CHECKING:
     from e2e.network import Supervisee
 
-OWNERS, TASKS, ROUNDS = 5, 2, 12
+OWNERS, DECLINERS, TASKS, ROUNDS = 5, 1, 2, 12
 LIFE_S = (0.02, 0.7)
 """Somebody is killed at a moment between these after the last kill."""
 FAULT = "draws_again_for_a_repeated_question"
@@ -117,7 +117,7 @@ def soak(
     share = server_kills / max(1, device_kills + server_kills)
     rng = random.Random(seed)
     options = {"tally": tally, "rng": rng, "share": share, "fault": fault}
-    network = Struck(market, forks[1], owners=OWNERS, **options)
+    network = Struck(market, forks[1], owners=OWNERS, decliners=DECLINERS, **options)
     try:
         while tally.device_kills < device_kills or tally.server_kills < server_kills:
             if time.monotonic() - began > seconds:
@@ -130,7 +130,7 @@ def soak(
         wrong = network.verified()
         if wrong:
             raise LawBroken(str(wrong[:3]))
-        tally.verified = len(network.tasks) * (1 + OWNERS)
+        tally.verified = len(network.tasks) * (1 + OWNERS + DECLINERS)
         tally.receipts = len(records.tables["answers"])
         tally.transfers = len(records.tables["transfers"])
         for device in network.devices:
@@ -156,14 +156,16 @@ def page(tallies: dict[str, Tally], wrong: Tally, options: argparse.Namespace) -
           f"moments of live trainings:\n{len(broken)} laws broken. A device made wrong on purpose "
           f"is {'caught' if wrong.broken else '**not caught**'}.\n")  # fmt: skip
     print(f"Written by `make soak`. {OWNERS} devices, each a process of its own with exact noise, "
-          f"sell to {TASKS} tasks of {ROUNDS} rounds at a time over HTTP.\nAt a random moment a "
-          "device, or the server, is killed and started again; nobody else is told. After each kill"
-          " both sides'\nrecords are read past them and compared: no device spent more than its "
-          "budget, every answer that left was charged and\nstored before, a repeated round left "
-          "with the same bytes, every receipt that ever came is at the market, signed terms are\n"
-          "reserved, owners were paid floor(p k/T) for their k answers and never twice, and the "
-          "books sum to zero. At the end every\ntask is verified from its records by the auditor "
-          "and by each device.\n")  # fmt: skip
+          f"sell to {TASKS} tasks of {ROUNDS} rounds at a time over HTTP.\nOne more device "
+          "declines whatever is offered, so that each price is discovered again and all others\n"
+          "sign twice. At a random moment a device, or the server, is killed and started again; "
+          "nobody else is told. After each kill\nboth sides' records are read past them and "
+          "compared: no device spent more than its budget, terms that were given up cost\nnothing, "
+          "every answer that left was charged and stored before, a repeated round left with the "
+          "same bytes, every receipt\nthat ever came is at the market, signed terms are reserved, "
+          "owners were paid floor(p k/T) for their k answers and never\ntwice, and the books sum "
+          "to zero. At the end every task is verified from its records by the auditor and by each "
+          "device.\n")  # fmt: skip
     row("database", "device kills", "server kills", "tasks completed", "answers sent", "different",
         "receipts", "rounds charged", "most spent / budget", "transfers", "times compared",
         "verified", "laws broken", "minutes")  # fmt: skip

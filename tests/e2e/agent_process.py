@@ -156,8 +156,9 @@ def _listen(life: Life) -> None:
     def named(connection: Any, method: str, path: str, document: Any, key: str) -> bytes:
         *_, task, last = path.split("/")
         kind = {"terms": "sign", "enrolments": "enrol"}.get(last, last)
-        tick = document.get("tick", "") if isinstance(document, dict) else ""
-        key = f"{kind}/{life.seat}/{task}/{tick}"
+        items = document if isinstance(document, dict) else {}
+        which = items.get("tick", items.get("digest", "")[:8])
+        key = f"{kind}/{life.seat}/{task}/{which}"
         return write(connection, method, path, document, key)
 
     Connection.put_bytes = heard  # type: ignore[method-assign]

@@ -97,7 +97,8 @@ class Owner(Client):
         body: dict[str, Any] = {"accept": accept, "digest": offered["digest"]}
         if accept:
             body["signature"] = self.key.sign(canonical(offered["terms"]))
-        self.write("sign" if accept else "decline", f"/v1/tasks/{id}/terms", body, name=id)
+        name = f"{id}/{offered['digest'][:8]}"  # other terms are another decision
+        self.write("sign" if accept else "decline", f"/v1/tasks/{id}/terms", body, name=name)
 
     def answer(self, id: str, round: int) -> None:
         budget = self.get(f"/v1/tasks/{id}/mine")["line"]["budget"]
