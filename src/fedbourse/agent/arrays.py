@@ -34,7 +34,7 @@ def read_pair(features: Any, labels: Any, rule: RecordRule) -> RecordTable:
         labels = _array(labels).tolist() if hasattr(labels, "__array__") else labels
         return rule.read_rows(_numbered(zip_longest(features, labels)))
     table = _array(features)
-    if table.ndim != 2 or rule.columns(table.shape[1]) is None:
+    if table.ndim != 2 or not rule.allows(table.shape[1]):
         raise InvalidData(
             f"an array of features must have {rule.width} columns; found the shape {table.shape}"
         )

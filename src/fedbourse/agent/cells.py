@@ -48,10 +48,6 @@ class Range:
         """Return the range of a card, which may leave either end open."""
         return cls(-NUMBER_MAX if low is None else low, NUMBER_MAX if high is None else high)
 
-    def __contains__(self, number: float) -> bool:
-        """Say whether a number fits."""
-        return self.low <= number <= self.high
-
 
 def number_in(cell: object, range: Range) -> float | Reason:
     """Return the number that a cell holds, or why it does not fit.
@@ -61,19 +57,17 @@ def number_in(cell: object, range: Range) -> float | Reason:
     >>> number_in(" 1.5e3 ", Range()), number_in(True, Range()), number_in("1_000", Range())
     (1500.0, 1.0, <Reason.NOT_A_NUMBER: 'not a number'>)
     """
-    if isinstance(cell, Reason):  # a cell that its file could not show
-        return cell
     if isinstance(cell, str):
         number = _number_of_text(cell.strip(_BLANKS))
     elif isinstance(cell, _NUMBERS):
         number = _as_float(cell)
+    elif isinstance(cell, Reason):  # a cell that its file could not show
+        return cell
     else:
         number = Reason.BLANK if cell is None else Reason.NOT_A_NUMBER
-    if isinstance(number, Reason):
+    if isinstance(number, Reason) or range.low <= number <= range.high:
         return number
-    if not math.isfinite(number):
-        return Reason.NOT_FINITE
-    return number if number in range else Reason.OUT_OF_RANGE
+    return Reason.OUT_OF_RANGE if math.isfinite(number) else Reason.NOT_FINITE
 
 
 def _number_of_text(text: str) -> float | Reason:
@@ -131,7 +125,7 @@ def _spelled(cell: object) -> str | Reason:
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell))
     if isinstance(cell, int | np.integer):
-        return str(int(cell)) if int(cell) in Range() else Reason.OUT_OF_RANGE
+        return str(int(cell)) if abs(int(cell)) <= NUMBER_MAX else Reason.OUT_OF_RANGE
     number = number_in(cell, Range())
     if isinstance(number, Reason):
         return Reason.UNKNOWN_CLASS if number is Reason.NOT_A_NUMBER else number

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _RECORDS_MAX = 10_000_000
 _EXAMPLES = 3
 _SHOWN = 40
-_CONSTANT = Column("constant", low=1.0, high=1.0)
 
 
 class RecordSpec(Protocol):
@@ -102,6 +101,23 @@ class RecordTable:
     misfits: tuple[MisfitGroup, ...]
 
 
+class _ColumnRule(NamedTuple):
+    """What a card says of one column."""
+
+    name: str
+    range: Range
+    shift: float
+    scale: float
+
+    @classmethod
+    def of(cls, column: Column) -> _ColumnRule:
+        range = Range.between(column.low, column.high)
+        return cls(column.name, range, column.shift, column.scale)
+
+
+_CONSTANT = _ColumnRule.of(Column("constant", low=1.0, high=1.0))
+
+
 class RecordRule:
     """A card's rule for records."""
 
@@ -109,10 +125,12 @@ class RecordRule:
         """Take all that is looked at from the card: layout, features and classes."""
         layout = spec.layout
         width = spec.features - 1
-        self._names_are_known = layout is not None
-        self._columns = (
+        columns = (
             layout.columns if layout else tuple(Column(f"column {i + 1}") for i in range(width))
         )
+        self._columns = tuple(map(_ColumnRule.of, columns))
+        # Where the card has no layout the constant 1 may stand at the end.
+        self._with_constant = None if layout else (*self._columns, _CONSTANT)
         self._label = layout.label if layout else "label"
         names = layout.classes if layout else ()
         self._label_rule = LabelRule(
@@ -126,34 +144,32 @@ class RecordRule:
         """How many cells a record has besides its label."""
         return len(self._columns)
 
-    def columns(self, width: int) -> tuple[Column, ...] | None:
-        """Return what cells of a record so wide stand for; None where no record is so wide.
+    def allows(self, width: int) -> bool:
+        """Say whether a record may have so many cells besides its label."""
+        return self._of_width(width) is not None
 
-        Where the card has no layout the constant 1 may stand at the end.
-        """
+    def _of_width(self, width: int) -> tuple[_ColumnRule, ...] | None:
         if width == len(self._columns):
             return self._columns
-        if width == len(self._columns) + 1 and not self._names_are_known:
-            return (*self._columns, _CONSTANT)
-        return None
+        constant = self._with_constant
+        return constant if constant is not None and width == len(constant) else None
 
     def record(self, raw: RawRecord) -> Record | Misfit:
         """Return what a record becomes, or why it does not fit."""
-        columns = self.columns(len(raw.cells))
+        columns = self._of_width(len(raw.cells))
         if columns is None:
             shown = f"{len(raw.cells)} cells instead of {len(self._columns)}"
             return Misfit(Reason.WRONG_CELLS, None, shown)
-        numbers = []
+        features = []
         for column, cell in zip(columns, raw.cells, strict=True):
-            number = number_in(cell, Range.between(column.low, column.high))
+            number = number_in(cell, column.range)
             if isinstance(number, Reason):
                 return Misfit(number, column.name, _shown(cell))
-            numbers.append(number)
+            features.append((number - column.shift) / column.scale)
         label = self._label_rule.label_in(raw.label)
         if isinstance(label, Reason):
             return Misfit(label, self._label, _shown(raw.label))
-        scaled = zip(self._columns, numbers, strict=False)
-        return Record((*((x - column.shift) / column.scale for column, x in scaled), 1.0), label)
+        return Record((*features[: len(self._columns)], 1.0), label)
 
     def read_rows(self, rows: Iterable[tuple[int, RawRecord | Misfit]]) -> RecordTable:
         """Read records one after another, each with its place in the source.
@@ -173,15 +189,15 @@ class RecordRule:
     def read_columns(self, cells: Sequence[Cells], labels: Cells) -> RecordTable:
         """Read records whose cells come column by column, as many as there are labels.
 
-        There must be as many columns as ``columns`` allows.
+        There must be as many columns as the card allows.
         """
-        columns = self.columns(len(cells))
+        columns = self._of_width(len(cells))
         assert columns is not None
         count = len(labels)
         table = np.ones((count, len(self._columns) + 1))
         numbers, fits = self._labels(labels)
         for i, (column, column_cells) in enumerate(zip(columns, cells, strict=True)):
-            raw, in_range = _numbers(column_cells, Range.between(column.low, column.high))
+            raw, in_range = _numbers(column_cells, column.range)
             fits &= in_range
             if i < len(self._columns):
                 with np.errstate(all="ignore"):  # cells that do not fit are left out below
