@@ -69,10 +69,10 @@ def empty_escrow(market: Market, unit: Unit, task: Task, *, closed_rounds: int) 
                 payments,
                 _deliverers(unit, task, closed_rounds),
                 rounds=task.card.rounds,
-                most=left,
+                most=absent,
             )
     shared = sum(shares.values())
-    fund = 0 if task.card.unearned == "refund" else max(0, absent - shared)
+    fund = 0 if task.card.unearned == "refund" else absent - shared
     remainder = Remainder(refunded=left - shared - fund, fund=fund, shares=shares)
     for owner, bonus in shares.items():
         unit.earn(task.id, owner, bonus)
@@ -124,8 +124,8 @@ def shared_bonuses(
 ) -> dict[str, int]:
     """Return what each owner gets of the rounds that others did not deliver.
 
-    They sum to ``most`` at most: where a task is cancelled, answers to its open round may have been
-    paid a micro-credit ahead.
+    They sum to ``most`` at most, the pay of those rounds: where a task is cancelled, the floors of
+    all that owners have earned leave a few micro-credits that are not shared.
     """
     delivered = Counter(name for names in deliverers for name in names)
     bonuses = {}

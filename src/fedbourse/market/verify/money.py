@@ -10,14 +10,12 @@ from fedbourse.ledger import OUTSIDE, Book, Transfer
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import FUND
 from fedbourse.market.task import State
-from fedbourse.market.unearned import undelivered_pay
 from fedbourse.market.verify.records import (
     Check,
     Differs,
     Records,
     Unseen,
-    closed_rounds,
-    delivered_rounds,
+    absent_pay,
     due,
     same,
 )
@@ -83,19 +81,8 @@ def _check_rule(records: Records, ended: Document) -> None:
         return
     if records.owners is None:
         return
-    delivered = delivered_rounds(records)
-    absent = undelivered_pay(
-        {
-            line["owner"]: line["payment_micro"]
-            for line in records.everybody("line")
-            if line["owner"] in delivered
-        },
-        delivered,
-        closed_rounds=closed_rounds(records),
-        rounds=records.card.rounds,
-    )
-    shared = ended["shared_micro"]
-    same("what went to the fund", ended["fund_micro"], max(0, absent - shared))
+    absent = absent_pay(records)
+    same("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
 
 
 def verify_books(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
-from fedbourse.market.unearned import shared_bonuses
+from fedbourse.market.unearned import shared_bonuses, undelivered_pay
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.messages import earned, line_document
 
@@ -172,16 +172,19 @@ def closed_rounds(records: Records) -> int:
     return sum(event["kind"] == "round" for event in records.events)
 
 
-def delivered_rounds(records: Records) -> dict[str, int]:
-    """Return how many of the closed rounds each owner who signed delivered."""
+def absent_pay(records: Records) -> int:
+    """Return what the closed rounds would have brought those who did not deliver them."""
     if records.answers is None:
         raise Unseen("who delivered which round is for auditors to see")
-    early = {answer["owner"] for answer in records.answers.get(closed_rounds(records), [])}
-    return {
-        line["owner"]: line["answered"] - (line["owner"] in early)
-        for line in records.everybody("line")
-        if line["state"] == "signed"
-    }
+    closed = closed_rounds(records)
+    early = {answer["owner"] for answer in records.answers.get(closed, [])}
+    signed = [line for line in records.everybody("line") if line["state"] == "signed"]
+    return undelivered_pay(
+        {line["owner"]: line["payment_micro"] for line in signed},
+        {line["owner"]: line["answered"] - (line["owner"] in early) for line in signed},
+        closed_rounds=closed,
+        rounds=records.card.rounds,
+    )
 
 
 def _bonuses(records: Records) -> dict[str, int]:
@@ -190,16 +193,14 @@ def _bonuses(records: Records) -> dict[str, int]:
         return {}
     if records.answers is None:
         raise Unseen("who delivered which round is for auditors to see")
-    lines, rounds = records.everybody("line"), records.card.rounds
-    paid = sum(earned(e["payment_micro"], answered=e["answered"], rounds=rounds) for e in lines)
     return shared_bonuses(
-        {line["owner"]: line["payment_micro"] for line in lines},
+        {line["owner"]: line["payment_micro"] for line in records.everybody("line")},
         [
             [answer["owner"] for answer in records.answers[number]]
             for number in range(closed_rounds(records))
         ],
-        rounds=rounds,
-        most=settled_reward(records) - paid,
+        rounds=records.card.rounds,
+        most=absent_pay(records),
     )
 
 
