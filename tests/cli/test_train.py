@@ -186,6 +186,7 @@ def test_what_an_owner_tells_the_buyer_does_not_depend_on_its_records(
     assert len(answer) == 24
 
 
+@pytest.mark.flower
 def test_a_roster_makes_a_job_for_flwr_run(
     agreed: tuple[Recipe, Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +209,7 @@ def test_the_app_is_in_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert (Path(capsys.readouterr().out.strip()) / "pyproject.toml").is_file()
 
 
+@pytest.mark.flower
 def test_a_key_is_read_as_flower_keeps_it() -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec

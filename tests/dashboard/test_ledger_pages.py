@@ -142,6 +142,7 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
         assert [each.destination for each in unit.unsent_payouts(limit=9)] == ["IBAN <b>1</b>"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("amount", "sentence"),
     [

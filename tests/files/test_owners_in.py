@@ -203,6 +203,7 @@ print(found.owners, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1 << 20, 1 << 23])
 def test_memory_does_not_grow_with_the_files(tmp_path, groups) -> None:
     values = np.random.default_rng(2).uniform(1, 5, 1 << 23)

@@ -122,6 +122,7 @@ def test_a_promise_to_read_again_must_be_kept() -> None:
             each.result(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [7e-7, 1e-6, 3e-6])
 def test_a_crowd_that_cannot_be_read_again_is_cut_to_the_twelfth_digit(width: float) -> None:
     """Three million nearly equal owners: more than are kept, and the threshold among them."""
@@ -192,6 +193,7 @@ def cell_at(low: float, owners: int, seed: int = 0) -> np.ndarray:
     return (np.float64(low).view(np.int64) // 4096 * 4096 + digits).view(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("others", "low", "crowd_size"),
     [
@@ -231,6 +233,7 @@ def test_huge_values_in_a_crowd_leave_or_are_refused() -> None:
         equilibrium(crowd_of_huge, reward=1.0)
 
 
+@pytest.mark.slow
 def test_crowds_that_are_out_of_the_whole_are_forgotten() -> None:
     for order in (range(8), reversed(range(8))):
         whole = Support()

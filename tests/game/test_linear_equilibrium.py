@@ -115,6 +115,7 @@ def test_budgets_are_proportional_to_the_reward(values: list[float], reward: flo
     assert many.threshold == one.threshold
 
 
+@pytest.mark.slow
 def test_everybody_takes_part_where_all_are_equal() -> None:
     n = 300_000
     found = equilibrium(np.full(n, 3.0), reward=6.0)

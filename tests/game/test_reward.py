@@ -131,6 +131,7 @@ def test_an_entrant_can_make_the_exponential_game_jump() -> None:
     assert drop[1] < 8.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ACCURACY_MODELS)
 def test_the_global_search_beats_a_fine_grid(model) -> None:
     training = training_with(0.01)
@@ -141,6 +142,7 @@ def test_the_global_search_beats_a_fine_grid(model) -> None:
     assert offer.utility >= best - 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["paper", "averaged"])
 def test_a_best_reward_beside_a_jump_is_on_the_right_side_of_it(model) -> None:
     # Within rounding of a jump, the game of everybody and that of the few who may take part can
@@ -170,6 +172,7 @@ def test_the_search_finds_the_smallest_rewards_too(terms) -> None:
     assert offer.utility > 20 - 2e-6
 
 
+@pytest.mark.slow
 def test_records_and_pay_reach_the_search() -> None:
     # The cheapest owners stand last and have the fewest records; the first never takes part.
     values = np.array([400.0, 3.0, 1.0, 1.2, 1.1])
@@ -206,6 +209,7 @@ def test_of_two_peaks_the_higher_one_is_found() -> None:
     assert offer.method == "global search, best at a smooth peak"
 
 
+@pytest.mark.slow
 def test_entry_costs_leave_rewards_without_equilibrium_aside() -> None:
     offer = best_reward(VALUES, PAPER, weight=20, cost="paper-exponential")
     assert offer.reward >= 2 * math.sqrt(math.e)
@@ -259,6 +263,7 @@ def test_a_buyer_who_does_not_know_the_values_does_best_on_average() -> None:
     assert offer.participants == pytest.approx(8.5, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("distribution", "cost"),
     [
@@ -276,6 +281,7 @@ def test_other_distributions_and_costs(distribution, cost) -> None:
     assert offer.draws == 4
 
 
+@pytest.mark.slow
 def test_the_mean_over_draws_is_searched_beyond_its_grid() -> None:
     arguments = {"weight": 20, "owners": 30, "draws": 6, "cost": "exponential"}
     offer = best_reward(Uniform(1, 5), PAPER, **arguments)

@@ -71,6 +71,7 @@ def test_both_mechanisms_pass(mechanism, seed) -> None:
     assert audit_noise(subject, CLAIM, runs=200, alpha=1e-6, seed=seed).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["exact", "simulated"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_caught_on_every_mechanism(mechanism, fault) -> None:
@@ -80,6 +81,7 @@ def test_every_fault_is_caught_on_every_mechanism(mechanism, fault) -> None:
     assert audit.power[fault] > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [25, 100])
 def test_a_mean_over_another_number_of_records_is_caught(records) -> None:
     class Miscounted(CanaryOwner):

@@ -189,6 +189,7 @@ def test_two_even_classes_have_the_accuracy_of_the_textbook(separation: float) -
     assert best == pytest.approx(float(ndtr(separation / 2)), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     ["separation=2", "separation=1,skew=0.6", "classes=4,separation=2.5,skew=0.3", "flip=0.1"],
@@ -397,6 +398,7 @@ def test_an_absent_flights_package_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         load("flights")
 
 
+@pytest.mark.slow
 def test_a_rule_on_the_delay_alone_comes_within_a_point_of_all_features() -> None:
     source = load("flights", seed=0)
     rule = source.buyer.features[:, source.feature_names.index("delay>20")] > 0

@@ -348,6 +348,7 @@ def test_terms_that_do_not_fit_the_task_are_refused(task, change, sentence) -> N
         LocalEngine(model, owners, terms[:2], NoNoise(terms[:2]))
 
 
+@pytest.mark.slow
 def test_exact_noise_trains_like_simulated_noise(task) -> None:
     _owners, _model, terms = task
     exact = [run(task, ExactNoise(terms)).parameters for _ in range(150)]
@@ -357,6 +358,7 @@ def test_exact_noise_trains_like_simulated_noise(task) -> None:
     assert (np.abs(np.mean(exact, axis=0) - np.mean(simulated, axis=0)) < 6 * error).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "owners", "step_size", "rounds"),
     [("flights", 12, 2.0, 150), ("sklearn:breast_cancer", 18, 0.5, 400)],

@@ -181,6 +181,7 @@ def test_nobody_who_sells_at_any_total_ends_the_task_in_a_few_ticks(trading) -> 
     assert trading.balance(BUYER.party) == R
 
 
+@pytest.mark.slow
 def test_three_hundred_withheld_values_reach_the_equilibrium(sqlite_template, tmp_path) -> None:
     import shutil
 

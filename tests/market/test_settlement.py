@@ -106,6 +106,7 @@ def test_shares_are_summed_as_if_all_were_there_at_once(plans, total, size) -> N
     assert shares_at(total, chunks) == (len(sold), math.fsum(sold))
 
 
+@pytest.mark.slow
 def test_a_million_plans_settle_exactly() -> None:
     plans = np.random.default_rng(0).random(10**6)
     payments = settle(plans, reward=10**12 + 7)

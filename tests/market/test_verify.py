@@ -395,6 +395,7 @@ def places(document, path=()):
             yield from places(value, (*path, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rubbish", [None, "x", -1, 1e999, [], {}, "00"], ids=repr)
 def test_rubbish_anywhere_is_never_a_traceback(trade, rubbish) -> None:
     trading, owners, task_id = trade

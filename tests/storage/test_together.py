@@ -63,10 +63,9 @@ def test_a_settlement_waits_for_plans_in_flight(store: SqlStore) -> None:
         assert settling.result(20) == 1
 
 
-def test_plans_do_not_wait_for_each_other_on_postgresql(request) -> None:
-    server = request.getfixturevalue("postgresql")
+def test_plans_do_not_wait_for_each_other_on_postgresql(postgresql) -> None:
     with (
-        server.database(template="fedbourse_template") as url,
+        postgresql.database(template="fedbourse_template") as url,
         SqlStore(url, wait_s=10) as store,
     ):
         with_task(store)

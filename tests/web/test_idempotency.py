@@ -109,6 +109,7 @@ NEW_ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 def test_repeats_at_once_have_one_effect_and_one_answer(world, write):
     person, method, path, body = write(world)
