@@ -31,7 +31,8 @@ def check(
 
     A record that does not fit contributes nothing, and nobody notices: your device says the same to
     the market whatever your records hold, and however many there are. So this is for you alone,
-    before you sell. It reads the card, and sends nothing about your records to anybody.
+    before you sell. It reads the card, and sends nothing about your records to anybody. Records are
+    named by their lines in a CSV file, otherwise counted from 1.
 
     Examples:
 
