@@ -198,7 +198,7 @@ def _print(report: dict[str, Any], out: Path) -> None:
     )
     lines = {
         "took part": f"{report['participants']} of {report['interested']} owners; none could gain "
-        f"more than {report['regret']:.2g} by another budget",
+        f"more than {report['regret']:.2g} by another budget, the others' fixed",
         "privacy": f"epsilon is about one record, at delta {report['delta']:g}; the cap is epsilon "
         f"{report['origin']['cap_epsilon']:g} over all tasks",
         "noise": "exact, as on a device"
