@@ -73,6 +73,7 @@ benchmarks: performance browser ## measure solver, training, market and pages ag
 
 docs: $(READY) browser ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/deviations.py
 	$(BIN)/python docs/pictures.py
 
 lock: ## choose new versions for constraints.txt

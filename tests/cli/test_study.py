@@ -1,4 +1,4 @@
-"""fedbourse study paper: files, verdicts, progress and interruption."""
+"""fedbourse study paper and deviations: files, verdicts, progress and interruption."""
 
 import csv
 import json
@@ -81,6 +81,54 @@ def test_figures_need_their_extra(capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["study", "paper", "--out", str(tmp_path), "--draws", "2"]) == 4
     assert "pip install 'fedbourse[study]'" in capsys.readouterr().err
+
+
+def test_deviations_leave_a_table_and_a_figure(capsys, tmp_path) -> None:
+    only = "acting-cheaper,early-settlement,smallest-budget"
+    arguments = ["study", "deviations", "--only", only, "--plays", "2", "--out", str(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {Path(file).name for file in document["files"]} == {
+        "deviations.csv", "deviations.md", "deviations.png", "deviations.svg"
+    }  # fmt: skip
+    cheaper, early, minimum = document["rows"]
+    assert cheaper["intended"] == pytest.approx(10 / 9, abs=1e-5)
+    assert early["gain_before"] > 0.5
+    assert early["gain_after"] == 0.0
+    assert early["refusal"] == "settle is for the market; the caller is buyer"
+    assert minimum["before"] is None
+    with (tmp_path / "deviations.csv").open() as file:
+        assert [row["key"] for row in csv.DictReader(file)] == only.split(",")
+    assert "</svg>" in (tmp_path / "deviations.svg").read_text()
+    assert "no gain" in (tmp_path / "deviations.md").read_text()
+
+
+def test_deviations_are_printed_for_people_and_the_same_again(capsys, tmp_path) -> None:
+    for name in ("one", "two"):
+        out = ["--out", str(tmp_path / name)]
+        assert main(["study", "deviations", "--only", "ring", "--plays", "2", *out]) == 0
+        captured = capsys.readouterr()
+        assert "gain left" in captured.out
+        assert "4 files in" in captured.out
+        assert "deviations" in captured.err  # the progress bar
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--only", "ring,cheating"], 2, "found 'cheating', and there are acting-cheaper, several"),
+        (["--plays", "0"], 2, "plays must be"),
+        (["--seed", "-1"], 2, "seed must be"),
+        (["--out", "/dev/null/x"], 5, "cannot be written to: Not a directory"),
+    ],
+)
+def test_bad_input_to_deviations_gets_one_sentence(capsys, arguments, code, words) -> None:
+    assert main(["study", "deviations", *arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err.splitlines()[-1]
 
 
 def test_ctrl_c_is_one_sentence(tmp_path) -> None:

@@ -76,7 +76,7 @@ def test_a_reward_that_is_still_unknown_reserves_the_most_it_may_be(trading, rew
 
 def test_a_card_that_pays_upfront_is_opened_only_where_that_is_confirmed(trading) -> None:
     task = trading.do(buying.create, BUYER, card(vesting="upfront"))
-    with pytest.raises(Conflict, match="delivers nothing keeps its pay; confirm"):
+    with pytest.raises(Conflict, match="deliver nothing: it keeps all of its pay; confirm"):
         trading.do(buying.open_task, BUYER, task.id)
     assert trading.balance(BUYER.party) == R
     assert trading.do(buying.open_task, BUYER, task.id, confirm_upfront=True).state is State.OPEN

@@ -203,7 +203,7 @@ def _print(report: dict[str, Any], out: Path) -> None:
     fund = f" + to the fund {credits_text(money['fund_micro'])}" if money["fund_micro"] else ""
     lines = {
         "took part": f"{report['participants']} of {report['interested']} owners; none could gain "
-        f"more than {report['regret']:.2g} by another budget",
+        f"more than {report['regret']:.2g} by another budget, the others' fixed",
         "privacy": f"epsilon is of what was spent, at delta {report['delta']:g}; the cap over all "
         f"tasks is epsilon {report['origin']['cap_epsilon']:g} about one record",
         **NOTES,

@@ -277,7 +277,8 @@ def _print(document: dict[str, Any], rows: int) -> None:
         "epsilon": f"about one record of an owner, at delta {document['delta']:g}, proved",
         "accuracy": f"{document['accuracy']:.2%} by the model '{document['accuracy_model']}'",
         "buyer's utility": f"{document['server_utility']:.6g}",
-        "regret": f"{document['regret']:.3g}, the most that any owner could gain by deviating",
+        "regret": f"{document['regret']:.3g}, the most that any owner could gain by another "
+        "budget, the others' fixed",
         "method": document["equilibrium_method"],
     }
     if not document["reward"]:

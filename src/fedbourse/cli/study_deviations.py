@@ -12,11 +12,12 @@ from rich.console import Console
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.progress import progress_bar
 from fedbourse.cli.study_task import STUDY, Json, plain_table
-from fedbourse.errors import CannotWrite
+from fedbourse.errors import CannotWrite, InvalidInput
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
+    from fedbourse.study.deviations.cases import Case
     from fedbourse.study.deviations.findings import Finding
 
 
@@ -24,6 +25,7 @@ def deviations(
     *,
     plays: Annotated[Whole, Parameter(group=STUDY)] = 24,
     seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
+    only: Annotated[str | None, Parameter(group=STUDY)] = None,
     out: Annotated[Path, Parameter(group=STUDY)] = Path("study-deviations"),
     as_json: Json = False,
 ) -> None:
@@ -39,7 +41,7 @@ def deviations(
 
         fedbourse study deviations
 
-        fedbourse study deviations --plays 6 --out deviations --json
+        fedbourse study deviations --only sniping,leaving --plays 100 --json
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ def deviations(
         plays ten times as many.
     seed
         Where the search starts: the same seed gives the same study.
+    only
+        Keys of the deviations to search, separated by commas; all of them by default.
     out
         The folder to write to; it is made if need be.
     as_json
@@ -59,12 +63,15 @@ def deviations(
     from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
+    cases = _chosen(only)
     count = whole_number("plays", plays, at_least=1)
     first = whole_number("seed", seed, at_least=0)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with progress_bar("deviations") as advance, deviation_market() as market:
-            findings = run_deviation_study(market.play, plays=count, seed=first, progress=advance)
+            findings = run_deviation_study(
+                market.play, cases=cases, plays=count, seed=first, progress=advance
+            )
         files = _write(findings, out)
     except OSError as error:
         raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
@@ -78,6 +85,20 @@ def deviations(
         print(json.dumps(document, allow_nan=False))
     else:
         _print(findings, files, out)
+
+
+def _chosen(only: str | None) -> list[Case]:
+    from fedbourse.study.deviations.findings import all_cases
+
+    cases = all_cases()
+    keys = list(cases) if only is None else [key.strip() for key in only.split(",")]
+    for key in keys:
+        if key not in cases:
+            raise InvalidInput(
+                f"only must be keys of deviations separated by commas; found {key!r:.60}, and "
+                f"there are {', '.join(cases)}"
+            )
+    return [cases[key] for key in keys]
 
 
 def _write(findings: list[Finding], out: Path) -> list[Path]:

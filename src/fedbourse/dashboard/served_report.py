@@ -84,7 +84,7 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
         "weight": None,
         "settlement": log.settlement.words,
         "regret": None,
-        "announcements": [*(each["total_budget"] for each in offers), task.total_budget],
+        "announcements": [each["total_budget"] for each in offers],
         "total_budget": log.settlement.total_budget,
         "delta": DELTA,
         "whole_owner_budget": whole_owner(max(budgets), samples=task.card.samples)

@@ -1,4 +1,8 @@
-"""How much any owner could gain by deviating: the certificate that every equilibrium carries."""
+"""How much any owner could gain by another budget: the certificate that every equilibrium carries.
+
+It is about one owner who changes its budget once, while all others keep theirs. What owners gain
+who make others change theirs is another question: see ``study deviations``.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class Equilibrium:
-    """A profile of budgets from which no owner gains by deviating, with its certificate.
+    """Budgets that no owner gains by changing while the others keep theirs, with the certificate.
 
     ``participants`` are positions in the values given, rising; ``budgets``, ``payments`` and
     ``utilities`` stand in the same order. The arrays are computed when first asked for, and cannot

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedbourse.study.deviations.cases import Case
-    from fedbourse.study.deviations.play import Play, Scenario
+    from fedbourse.study.deviations.play import Outcome, Play, Scenario
     from fedbourse.study.deviations.search import Point
 
 OLD_EFFORT = 10
@@ -33,15 +33,16 @@ class Result:
 
     score: float
     """Its utility; below zero, what the buyer paid for the budget that honest owners sell."""
-    gain: float
-    """Credits more than as intended; 0 where nothing tried was better."""
     point: Point
+    """What it chose; nothing where it plays as intended."""
     sold: float
     """The budget that all names delivered, in rho."""
     owners_utility: float
     """What those have in all who play as intended."""
     refusals: tuple[str, ...]
-    plays: int
+    gain: float = 0.0
+    """Credits more than as intended; 0 where nothing tried was better."""
+    plays: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class Finding:
     after: Result
 
 
-def all_cases() -> list[Case]:
-    """Return every case, in the order of the table."""
-    return [*owner_cases(), *buyer_cases()]
+def all_cases() -> dict[str, Case]:
+    """Return every case by its key, in the order of the table."""
+    return {case.key: case for case in (*owner_cases(), *buyer_cases())}
 
 
 def best_of(case: Case, play: Play, *, plays: int, seed: int) -> tuple[Result, Result]:
@@ -65,35 +66,29 @@ def best_of(case: Case, play: Play, *, plays: int, seed: int) -> tuple[Result, R
 
     Not to deviate is always possible: where nothing is better, that is the best.
     """
-    intended = _result(case, case.intended, play, point=(), reference=None)
+    intended = _result(case, case.intended, play(case.intended))
+    results: dict[Point, Result] = {}
 
     def score(point: Point) -> float:
         scenario = case.scenario(point)
-        return case.score(scenario, play(scenario))
+        results[point] = _result(case, scenario, play(scenario), point=point)
+        return results[point].score
 
     rng = np.random.default_rng([seed, zlib.crc32(case.key.encode())])
-    best = search(score, case.axes, plays=plays, rng=rng)
-    scenario = case.scenario(best.point)
-    result = _result(case, scenario, play, point=best.point, reference=intended.score)
-    if not result.gain:
-        result = replace(intended, refusals=result.refusals)
-    return intended, replace(result, plays=best.plays)
+    best = results[search(score, case.axes, plays=plays, rng=rng)]
+    gain = best.score - intended.score
+    if gain > NOTHING:
+        return intended, replace(best, gain=gain, plays=len(results))
+    return intended, replace(intended, refusals=best.refusals, plays=len(results))
 
 
-def _result(
-    case: Case, scenario: Scenario, play: Play, *, point: Point, reference: float | None
-) -> Result:
-    outcome = play(scenario)
-    score = case.score(scenario, outcome)
-    gain = 0.0 if reference is None else score - reference
+def _result(case: Case, scenario: Scenario, outcome: Outcome, *, point: Point = ()) -> Result:
     return Result(
-        score=score,
-        gain=gain if gain > NOTHING else 0.0,
+        score=case.score(scenario, outcome),
         point=point,
         sold=outcome.sold(*outcome.allocations),
         owners_utility=sum(outcome.utility(name, value=v) for name, v in case.owners.items()),
         refusals=outcome.refusals,
-        plays=1,
     )
 
 
@@ -102,19 +97,18 @@ def run_deviation_study(
     *,
     plays: int,
     seed: int = 0,
-    cases: Sequence[Case] | None = None,
+    cases: Sequence[Case],
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Finding]:
     """Search each case under the old protocol, and under the one that ``play`` carries out."""
-    rows = all_cases() if cases is None else list(cases)
     findings = []
-    for done, case in enumerate(rows):
-        progress(done, len(rows))
+    for done, case in enumerate(cases):
+        progress(done, len(cases))
         before = None
         if case.was_possible:
             _, before = best_of(case, play_old_protocol, plays=OLD_EFFORT * plays, seed=seed)
         count = max(1, math.ceil(case.effort * plays))
         intended, after = best_of(case, play, plays=count, seed=seed)
         findings.append(Finding(case, intended, before, after))
-    progress(len(rows), len(rows))
+    progress(len(cases), len(cases))
     return findings

@@ -38,7 +38,7 @@ class Axis:
         if self.whole:
             return float(min(math.floor(self.low + part * (self.high - self.low + 1)), self.high))
         if self.log:
-            return math.exp(math.log(self.low) + part * math.log(self.high / self.low))
+            return min(self.low * math.pow(self.high / self.low, part), self.high)
         return self.low + part * (self.high - self.low)
 
     def part_of(self, number: float) -> float:
@@ -50,22 +50,13 @@ class Axis:
         return (number - self.low) / (self.high - self.low)
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best point of a search."""
-
-    point: Point
-    score: float
-    plays: int
-
-
 def search(
     score: Callable[[Point], float],
     axes: Sequence[Axis],
     *,
     plays: int,
     rng: Generator,
-) -> Best:
+) -> Point:
     """Return the best of so many points, half of them at random, half near the best so far.
 
     No point is scored twice, so that whole numbers may take fewer plays.
@@ -88,5 +79,4 @@ def search(
                 for axis, number in zip(axes, middle, strict=True)
             )
         )
-    best = max(scores, key=scores.__getitem__)
-    return Best(best, scores[best], len(scores))
+    return max(scores, key=scores.__getitem__)
