@@ -602,7 +602,7 @@ def foreign(file: Path) -> None:
 def newer(file: Path) -> None:
     SpendStore(file).close()
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
 
 
 def no_database(file: Path) -> None:
