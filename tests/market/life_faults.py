@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
+from fedbourse.game.discovery import TickSum
 from fedbourse.ledger import OUTSIDE, Transfer
 from fedbourse.market import (
     answers,
+    buying,
+    clock,
     lifecycle,
     log,
+    price_discovery,
     selling,
     service,
     settlement,
+    training,
+    unearned,
 )
-from fedbourse.market.service import Market, escrow
+from fedbourse.market.parties import MARKET
+from fedbourse.market.service import FUND, Market, escrow
 from fedbourse.market.task import State
 from fedbourse.storage import schema
 from fedbourse.storage.sql import SqlUnit
+
+NAMES = [f"owner:{place:06d}" for place in range(9)]
 
 
 def vesting_rounds_up(patch) -> None:
@@ -33,38 +44,170 @@ def each_payment_is_rounded_down(patch) -> None:
     patch.setitem(settlement.COMPENSATIONS, "proportional", rounded)
 
 
-def some_transfers_are_forgotten(patch, ending: str) -> None:
+def escrow_is_not_reserved_at_opening(patch) -> None:
     pay = Market.pay
 
     def forgetful(self, unit, id, *what):
-        if not id.endswith(ending):
+        if not id.endswith("/escrow"):
             pay(self, unit, id, *what)
 
     patch.setattr(Market, "pay", forgetful)
 
 
-def declined_pay_stays_in_escrow(patch) -> None:
-    some_transfers_are_forgotten(patch, "/declined")
+def the_end_moves_other_money(patch, change) -> None:
+    """Let the transfers that end a task be changed: ``change(task, transfer)`` returns some."""
+    by_rule = unearned._transfers
+
+    def changed(task, remainder):
+        return [each for transfer in by_rule(task, remainder) for each in change(task, transfer)]
+
+    patch.setattr(unearned, "_transfers", changed)
 
 
 def nothing_is_refunded(patch) -> None:
-    some_transfers_are_forgotten(patch, "/refund")
-
-
-def escrow_is_not_held(patch) -> None:
-    some_transfers_are_forgotten(patch, "/escrow")
+    the_end_moves_other_money(patch, lambda task, t: [] if t.id.endswith("/refund") else [t])
 
 
 def a_refund_comes_twice(patch) -> None:
-    refund = Market.refund
+    def twice(task, transfer):
+        again = replace(transfer, id=f"{transfer.id}/again", source=OUTSIDE)
+        return [transfer, again] if transfer.id.endswith("/refund") else [transfer]
 
-    def twice(self, unit, task):
-        left = refund(self, unit, task)
-        if left:
-            self.pay(unit, f"{task.id}/again", (OUTSIDE, task.buyer), left, "again")
-        return left
+    the_end_moves_other_money(patch, twice)
 
-    patch.setattr(Market, "refund", twice)
+
+def pay_of_absentees_goes_to_the_buyer(patch) -> None:
+    def back(task, transfer):
+        return [replace(transfer, target=task.buyer) if transfer.target == FUND else transfer]
+
+    the_end_moves_other_money(patch, back)
+
+
+def the_fund_is_debited(patch) -> None:
+    def taken(task, transfer):
+        if transfer.target != FUND:
+            return [transfer]
+        out = replace(transfer, id=f"{transfer.id}/out", source=FUND, target=task.buyer)
+        return [transfer, out]
+
+    the_end_moves_other_money(patch, taken)
+
+
+def answers_to_an_open_round_make_up_for_missed_ones(patch) -> None:
+    by_rule = unearned.undelivered_pay
+
+    def lenient(payments, delivered, *, closed_rounds, rounds):
+        more = {owner: min(count + 1, closed_rounds) for owner, count in delivered.items()}
+        return by_rule(payments, more, closed_rounds=closed_rounds, rounds=rounds)
+
+    patch.setattr(unearned, "undelivered_pay", lenient)
+
+
+def a_decliner_s_pay_goes_to_the_buyer(patch) -> None:
+    again = price_discovery.restart
+
+    def generous(market, unit, task_id):
+        gone = [line for line in unit.lines(task_id) if line.state != "signed"]
+        buyer = unit.task(task_id).buyer
+        task = again(market, unit, task_id)
+        for line in gone:
+            route = escrow(task_id), buyer
+            market.pay(unit, f"{task_id}/{line.owner}/declined", route, line.payment, "")
+        return task
+
+    patch.setattr(clock, "restart", generous)
+
+
+def a_decliner_stays_in(patch) -> None:
+    add = SqlUnit.add_exit
+    patch.setattr(
+        SqlUnit, "add_exit", lambda self, gone: add(self, gone) if gone.reason == "left" else None
+    )
+
+
+def a_reply_counts_after_its_owner_is_out(patch) -> None:
+    def of_everybody(self, task, tick, *names, at_once=1 << 16):
+        table = schema.replies
+        which = (table.c.task == task) & (table.c.tick == tick) & table.c.budget.is_not(None)
+        return self._columns(table, which, names, at_once)
+
+    patch.setattr(SqlUnit, "replies_in", of_everybody)
+
+
+def a_task_settles_at_a_tick_that_does_not_qualify(patch) -> None:
+    by_rule = price_discovery.settle
+
+    def early(market, unit, task, discovery):
+        if discovery.low is None:
+            return by_rule(market, unit, task, discovery)
+        ticks = [TickSum(math.inf, 0, 0.0)] * len(discovery.ticks)
+        ticks[discovery.ticks.index(discovery.low)] = replace(discovery.low, share_sum=0.0)
+        return by_rule(market, unit, task, replace(discovery, ticks=tuple(ticks)))
+
+    patch.setattr(price_discovery, "settle", early)
+
+
+def a_zero_does_not_stand(patch) -> None:
+    close = SqlUnit.miss_tick
+
+    def forgetful(self, task, **tick):
+        missed = close(self, task, **tick)
+        table = schema.interests
+        self._run(table.update().where(table.c.task == task).values(zero_from=None))
+        return missed
+
+    patch.setattr(SqlUnit, "miss_tick", forgetful)
+
+
+def who_missed_a_tick_is_let_back_in(patch) -> None:
+    close = SqlUnit.miss_tick
+
+    def lenient(self, task, **tick):
+        missed = close(self, task, **tick)
+        table = schema.exits
+        here = (table.c.task == task) & (table.c.reason == "missed")
+        self._run(table.delete().where(here))
+        return missed
+
+    patch.setattr(SqlUnit, "miss_tick", lenient)
+
+
+def a_reply_to_a_closed_tick_is_taken(patch) -> None:
+    submit = selling.submit_plan
+
+    def late(market, unit, who, task_id, *, tick, **plan):
+        return submit(market, unit, who, task_id, tick=max(tick, unit.task(task_id).tick), **plan)
+
+    patch.setattr(selling, "submit_plan", late)
+
+
+def replies_may_contradict_each_other(patch) -> None:
+    patch.setattr(selling, "_refuse_contradiction", lambda unit, task, who, budget: None)
+
+
+def nobody_may_review(patch) -> None:
+    patch.setattr(
+        training, "review", lambda market, unit, id: training.start(market, unit, MARKET, id)
+    )
+
+
+def upfront_needs_no_confirmation(patch) -> None:
+    opened = buying.open_task
+
+    def careless(market, unit, who, task_id, *, confirm_upfront=False):
+        return opened(market, unit, who, task_id, confirm_upfront=True)
+
+    patch.setattr(buying, "open_task", careless)
+
+
+def a_small_total_is_bought_all_the_same(patch) -> None:
+    plans = price_discovery._plans
+
+    def enough(unit, task, tick):
+        total, tree = plans(unit, task, tick)
+        return max(total, task.card.min_total_budget), tree
+
+    patch.setattr(price_discovery, "_plans", enough)
 
 
 def a_repeated_answer_pays_again(patch) -> None:
@@ -98,12 +241,17 @@ def the_last_answer_earns_nothing(patch) -> None:
 
 
 def silence_counts_as_a_signature(patch) -> None:
-    def signs(self, task):
-        for line in self.lines(task):
-            if line.state == "offered":
-                self.decide_line(task, line.owner, "signed", signature="")
+    again = price_discovery.restart
 
-    patch.setattr(SqlUnit, "decline_silent", signs)
+    def signs(market, unit, task_id):
+        states = {line.owner: line.state for line in unit.lines(task_id)}
+        if "declined" in states.values():
+            return again(market, unit, task_id)
+        for owner in states:
+            unit.decide_line(task_id, owner, "signed", signature="")
+        return training.review(market, unit, task_id)
+
+    patch.setattr(clock, "restart", signs)
 
 
 def a_forged_signature_is_good_enough(patch) -> None:
@@ -134,24 +282,30 @@ def a_deposit_counts_each_time(patch) -> None:
     patch.setattr(Market, "pay", again)
 
 
-def a_withdrawn_plan_stays(patch) -> None:
+def a_withdrawn_reply_stays(patch) -> None:
     withdraw = SqlUnit.withdraw
 
-    def half(self, withdrawal, *, from_interests):
-        plan = self.plan(withdrawal.task, withdrawal.owner)
-        withdraw(self, withdrawal, from_interests=from_interests)
-        if plan is not None:
-            self.put_plan(plan)
+    def half(self, gone, *, from_interests):
+        replies = self.replies_of(gone.task, gone.owner)
+        withdraw(self, gone, from_interests=from_interests)
+        for reply in replies:
+            self.put_reply(reply)
 
     patch.setattr(SqlUnit, "withdraw", half)
 
 
 def a_tick_waits_for_those_who_withdrew(patch) -> None:
-    patch.setattr(SqlUnit, "count_withdrawn", lambda self, task: 0)
+    count = SqlUnit.count_asked
+
+    def all_of_them(self, task, *, total_budget):
+        left = sum(gone.reason == "left" for gone in self.exits(task, NAMES).values())
+        return count(self, task, total_budget=total_budget) + left
+
+    patch.setattr(SqlUnit, "count_asked", all_of_them)
 
 
-def who_withdrew_may_come_back(patch) -> None:
-    patch.setattr(selling, "_refuse_withdrawn", lambda unit, task, who: None)
+def who_is_out_may_come_back(patch) -> None:
+    patch.setattr(selling, "_refuse_out", lambda unit, task, who: None)
 
 
 def a_withdrawn_interest_leaves_the_log(patch) -> None:
@@ -169,7 +323,7 @@ def erasure_drops_the_leaf(patch) -> None:
     def thorough(self, task, owner):
         erase(self, task, owner)
         line = self.line(task, owner)
-        for table in (schema.interests, schema.plans, schema.lines) if line else ():
+        for table in (schema.interests, schema.replies, schema.lines) if line else ():
             mine = (table.c.task == task) & (table.c.owner == owner)
             self._run(table.update().where(mine).values(leaf="00" * 32))
 
@@ -204,10 +358,23 @@ def upfront_pays_with_each_answer_as_well(patch) -> None:
 FAULTS = [
     vesting_rounds_up,
     each_payment_is_rounded_down,
-    declined_pay_stays_in_escrow,
+    escrow_is_not_reserved_at_opening,
     nothing_is_refunded,
-    escrow_is_not_held,
     a_refund_comes_twice,
+    pay_of_absentees_goes_to_the_buyer,
+    the_fund_is_debited,
+    answers_to_an_open_round_make_up_for_missed_ones,
+    a_decliner_s_pay_goes_to_the_buyer,
+    a_decliner_stays_in,
+    a_reply_counts_after_its_owner_is_out,
+    a_task_settles_at_a_tick_that_does_not_qualify,
+    a_zero_does_not_stand,
+    who_missed_a_tick_is_let_back_in,
+    a_reply_to_a_closed_tick_is_taken,
+    replies_may_contradict_each_other,
+    nobody_may_review,
+    upfront_needs_no_confirmation,
+    a_small_total_is_bought_all_the_same,
     a_repeated_answer_pays_again,
     any_round_is_answered,
     the_last_answer_earns_nothing,
@@ -216,9 +383,9 @@ FAULTS = [
     anybody_may_cancel,
     deadlines_do_not_bind_owners,
     a_deposit_counts_each_time,
-    a_withdrawn_plan_stays,
+    a_withdrawn_reply_stays,
     a_tick_waits_for_those_who_withdrew,
-    who_withdrew_may_come_back,
+    who_is_out_may_come_back,
     a_withdrawn_interest_leaves_the_log,
     erasure_drops_the_leaf,
     events_forget_the_one_before,

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
-    invariant,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -27,29 +22,17 @@ from fedbourse.errors import (
     NotAllowed,
     Withdrawn,
 )
+from fedbourse.game.activity import Reply, contradiction
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import (
-    accounts,
-    answers,
-    buying,
-    log,
-    selling,
-    training,
-)
-from fedbourse.market.lifecycle import ENDED, LIFE
-from fedbourse.market.service import escrow, was_opened
+from fedbourse.market import accounts, answers, buying, selling, training
+from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
-from fedbourse.storage import SqlStore
-from market.life_model import (
-    BUYERS,
-    KIND,
-    MAX_RHO,
-    OWNERS,
-    SHORT,
-    LifeModel,
-    Sale,
-)
-from market.trading import OPERATOR, caller, card, noise
+from fedbourse.wire.card import Deadlines
+from market.life_laws import LifeLaws
+from market.life_model import BUYERS, MAX_RHO, OWNERS, SHORT
+from market.life_sale import Sale
+from market.trading import OPERATOR, best_budget, caller, card, noise
 
 INTERESTS = ("withholds", "tells", "absent")
 REPLIES = ("best", "zero", "huge", "stale", "silent", "third")
@@ -70,7 +53,7 @@ def by_dice(dice: int, said: tuple) -> list:
     return random.choices(said, weights=[3 * len(said), *[1] * (len(said) - 1)], k=OWNERS)
 
 
-class Life(LifeModel):
+class Life(LifeLaws):
     """Everything that anybody may try, in any order."""
 
     # -- money -------------------------------------------------------------------------------------
@@ -117,6 +100,7 @@ class Life(LifeModel):
         amount = {"1": 1, "half": held // 2, "all": held, "more": held + 1}[part]
         options = {"account": party, "amount_micro": amount, "destination": "iban"}
         self.attempt(NotAllowed, accounts.withdraw, OPERATOR, **options)
+        self.attempt(InvalidInput, accounts.withdraw, OPERATOR, **options | {"account": FUND})
         refused = InvalidInput if amount < 1 else InvalidTransfer if amount > held else None
         self.attempt(refused, accounts.withdraw, caller(party), **options)
         if refused is None:
@@ -128,24 +112,42 @@ class Life(LifeModel):
     @rule(
         who=st.integers(0, 1),
         reward=st.sampled_from([9_999_999, 7, 1_000_001, 10, 3]),
-        payout=st.sampled_from(["vested", "upfront"]),
+        pays=st.sampled_from(["fund", "refund", "share", "upfront"]),
         rounds=st.integers(1, 3),
         least=st.sampled_from([2, 2, 2, 3]),
+        review=st.sampled_from([0, 0, 600]),
+        least_total=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
         far=st.sampled_from(["", *["answers"] * 6, "training", "settled", "announced", "open"]),
         dice=DICE,
-        late=st.sampled_from([3601.0, 0.0]),
     )
-    def create(self, *, who, reward, payout, rounds, least, far, dice, late) -> None:
+    def create(self, *, who, reward, pays, rounds, least, review, least_total, far, dice) -> None:
         self.trading.time_ms += 1  # ids follow time, and so does the order of what is due
+        vesting = "upfront" if pays == "upfront" else "by-round"
+        unearned = "fund" if pays == "upfront" else pays
         wanted = card(
             reward=reward / 1e6,
-            payout=payout,
+            vesting=vesting,
+            unearned=unearned,
             rounds=rounds,
             min_participants=least,
+            min_total_budget=least_total,
             max_rho=MAX_RHO,
+            deadlines=Deadlines(review_s=review),
         )
         task = self.attempt(None, buying.create, BUYERS[who], wanted)
-        self.sales.append(Sale(task.id, BUYERS[who].party, reward, payout, rounds, least))
+        self.sales.append(
+            Sale(
+                task.id,
+                BUYERS[who].party,
+                reward,
+                vesting,
+                unearned,
+                rounds,
+                least,
+                review_ms=review * 1000,
+                least_total=least_total,
+            )
+        )
         steps = {
             "open": self.open,
             "announced": lambda sale: (
@@ -155,12 +157,15 @@ class Life(LifeModel):
             "settled": lambda sale: (
                 self.plan(sale, by_dice(dice, REPLIES), 1),
                 self.step_back(sale, self.owners[dice % OWNERS], False) if dice % 5 == 1 else None,
-                self.plan(sale, by_dice(dice, REPLIES), 5),
-                self.settle(sale),
+                self.plan(sale, by_dice(dice, REPLIES), 25),
             ),
             "training": lambda sale: (
                 self.decide(sale, by_dice(dice, DECISIONS)),
-                self.time_passes(late, True),
+                self.time_passes(3601.0 if sale.waiting() else 0.0, True),
+                self.plan(sale, by_dice(dice, REPLIES), 25),  # where somebody declined
+                self.decide(sale, ["sign"] * OWNERS),
+                self.advance(),
+                self.time_passes(601.0, True) if sale.review_ends and dice % 3 else None,
             ),
             "answers": lambda sale: self.answer(sale, by_dice(dice, ANSWERS), 2, True),
         }
@@ -173,14 +178,13 @@ class Life(LifeModel):
     @precondition(lambda self: self.sales)
     @rule(
         which=TASK,
-        command=st.sampled_from(["open", "announce", "settle", "train"]),
+        command=st.sampled_from(["open", "announce", "train"]),
         stray=st.booleans(),
     )
     def push(self, which, command, stray) -> None:
         needed = {
             "open": State.DRAFT,
             "announce": State.OPEN,
-            "settle": State.ANNOUNCED,
             "train": State.SETTLED,
         }
         sale = self.one(which, *([] if stray else [needed[command]]))
@@ -188,10 +192,12 @@ class Life(LifeModel):
 
     def open(self, sale) -> None:
         self.attempt(FedbourseError, buying.open_task, OPERATOR, sale.id)
-        refused = None if sale.state is State.DRAFT else Conflict
-        self.attempt(refused, buying.open_task, self.buyer_of(sale), sale.id)
+        refused = self.can_open(sale)
+        if sale.vesting == "upfront":
+            self.attempt(Conflict, buying.open_task, self.buyer_of(sale), sale.id)
+        self.attempt(refused, buying.open_task, self.buyer_of(sale), sale.id, confirm_upfront=True)
         if not refused:
-            sale.state, sale.deadline = State.OPEN, self.now + 86_400_000
+            self.now_open(sale)
 
     def announce(self, sale) -> None:
         refused = Conflict if sale.state is not State.OPEN else self.can_announce(sale)
@@ -199,15 +205,8 @@ class Life(LifeModel):
         if not refused:
             self.now_announced(sale)
 
-    def settle(self, sale) -> None:
-        ready = sale.state is State.ANNOUNCED and len(self.sellers(sale)) >= sale.least
-        self.attempt(None if ready else Conflict, buying.settle, self.buyer_of(sale), sale.id)
-        if ready:
-            self.now_settled(sale)
-
     def train(self, sale) -> None:
-        ready = sale.state is State.SETTLED and len(sale.signed()) >= sale.least
-        ready = ready and (not sale.waiting() or self.now >= sale.deadline)
+        ready = sale.state is State.SETTLED and self.all_signed(sale)
         self.attempt(None if ready else Conflict, training.start, self.buyer_of(sale), sale.id)
         if ready:
             self.now_training(sale)
@@ -267,7 +266,7 @@ class Life(LifeModel):
         for owner, said in zip(self.owners, told, strict=True):
             if said == "absent":
                 continue
-            gone = owner.name in sale.withdrawn
+            gone = owner.name in sale.out
             self.attempt(
                 refused or (Withdrawn if gone else None),
                 selling.register_interest,
@@ -281,22 +280,29 @@ class Life(LifeModel):
 
     def step_back(self, sale, owner, moves) -> None:
         early = sale.state in (State.OPEN, State.ANNOUNCED)
-        known = owner.name in sale.withdrawn or (early and owner.name in sale.interested)
+        name = owner.name
+        leaves = early and name in sale.left()
+        known = leaves or name in sale.out
         for _ in range(2):
             self.attempt(None if known else FedbourseError, selling.withdraw, owner.caller, sale.id)
-        if known and early:
-            sale.withdrawn.add(owner.name)
-            sale.plans.pop(owner.name, None)
+        if leaves:
+            sale.out[name] = "left"
+            sale.replies.pop((sale.tick, name), None)
             if sale.state is State.OPEN:
-                sale.interested.discard(owner.name)
+                sale.interested.discard(name)
+            with self.trading.store.read() as unit:
+                replies = unit.replies_of(sale.id, name)
+            assert [each.tick for each in replies] == sorted(
+                tick for tick, who in sale.replies if who == name
+            )
+            assert not any(each.budget is not None or each.salt for each in replies)
+        if early and name in sale.out:
             self.come_back(sale, owner)
         if moves:
             self.advance()
 
     def come_back(self, sale, owner) -> None:
-        """What an owner who has withdrawn said is gone, and it says nothing more."""
-        with self.trading.store.read() as unit:
-            assert unit.plan(sale.id, owner.name) is None
+        """An owner who is out says nothing more."""
         task, late = self.trading.task(sale.id), self.now >= sale.deadline
         if sale.state is State.OPEN:
             command, said = selling.register_interest, {"value": 1.0}
@@ -308,9 +314,13 @@ class Life(LifeModel):
 
     def plan(self, sale, replies, ticks) -> None:
         for _ in range(ticks):
-            task = self.trading.task(sale.id)
             if not self.in_time(sale, State.ANNOUNCED):
                 return
+            if self.now >= sale.tick_ends:
+                self.come_late_to_a_tick(sale)
+                self.advance()
+                continue
+            task = self.trading.task(sale.id)
             for owner, reply in zip(self.owners, replies, strict=True):
                 if reply != "silent":
                     self.plan_one(sale, task, owner, reply)
@@ -318,26 +328,43 @@ class Life(LifeModel):
                 self.trading.time_ms = sale.tick_ends
             self.advance()
 
+    def come_late_to_a_tick(self, sale) -> None:
+        task = self.trading.task(sale.id)
+        for owner in self.owners:
+            if owner.name in sale.left():
+                with pytest.raises(Conflict, match=f"tick {task.tick} has ended"):
+                    self.trading.plan(owner, task, 1.0)
+
     def plan_one(self, sale, task, owner, reply) -> None:
-        if owner.name in sale.withdrawn:
-            options = {"tick": task.tick, "budget": 1.0, "previous": task.offer}
-            self.attempt(Withdrawn, selling.submit_plan, owner.caller, sale.id, **options)
-            return
-        if reply == "best":
-            if owner.name in sale.interested:
-                sale.plans[owner.name] = (task.tick, self.trading.plan(owner, task).budget)
-            return
-        budget = {"zero": 0.0, "huge": MAX_RHO, "third": 1 / 3, "stale": 1.0}[reply]
-        refused = None if owner.name in sale.interested else NotAllowed
+        name = owner.name
+        budget = {"zero": 0.0, "huge": MAX_RHO, "third": 1 / 3, "stale": 1.0}.get(reply)
+        budget = best_budget(owner, task) if budget is None else budget
         options = {"tick": task.tick, "budget": budget, "previous": task.offer}
-        if reply == "stale" and not refused:
+        refused = None
+        if name in sale.out:
+            refused = Withdrawn
+        elif name not in sale.interested:
+            refused = NotAllowed
+        elif reply == "stale":
             refused, options["tick"] = Conflict, task.tick - 1
-        if reply == "huge" and not refused:
+        elif self.contradicts(sale, task, name, budget):
+            refused = InvalidInput
+        if reply == "huge" and refused in (None, InvalidInput):
             more = options | {"budget": MAX_RHO * 1.01}
             self.attempt(InvalidInput, selling.submit_plan, owner.caller, sale.id, **more)
         self.attempt(refused, selling.submit_plan, owner.caller, sale.id, **options)
-        if not refused:
-            sale.plans[owner.name] = (task.tick, budget)
+        if not refused and name in sale.asked():
+            sale.replies[task.tick, name] = budget
+
+    def contradicts(self, sale, task, name, budget) -> bool:
+        """Whether no owner with one convex cost replies so; ``game.activity`` has its own tests."""
+        earlier = [
+            Reply(tick, sale.totals[tick], said)
+            for (tick, who), said in sorted(sale.replies.items())
+            if who == name and tick < task.tick
+        ]
+        reply = Reply(task.tick, task.total_budget, budget)
+        return contradiction(reply, earlier, reward=sale.reward / 1e6) is not None
 
     def decide(self, sale, says) -> None:
         if not self.in_time(sale, State.SETTLED):
@@ -409,7 +436,7 @@ class Life(LifeModel):
     # -- time --------------------------------------------------------------------------------------
 
     @rule(
-        seconds=st.sampled_from([0.0, 0.0, SHORT, 61.0, 301.0, 301.0, 3601.0, 86_401.0]),
+        seconds=st.sampled_from([0.0, 0.0, SHORT, 61.0, 301.0, 601.0, 3601.0, 86_401.0]),
         acts=st.sampled_from([True, True, False]),
     )
     def time_passes(self, seconds, acts) -> None:
@@ -428,7 +455,7 @@ class Life(LifeModel):
                 options = {"value": None, "previous": task.card.digest}
                 self.attempt(Conflict, selling.register_interest, owner.caller, sale.id, **options)
             elif sale.state is State.ANNOUNCED:
-                with pytest.raises(Conflict):
+                with pytest.raises(Conflict, match="the deadline for plan has passed"):
                     self.trading.plan(owner, task, 1.0)
             elif owner.name not in sale.pay:
                 continue
@@ -438,99 +465,6 @@ class Life(LifeModel):
             elif (sale.round, owner.name) not in sale.answers:
                 with pytest.raises(Conflict):
                     self.trading.answer(owner, task)
-
-    # -- laws --------------------------------------------------------------------------------------
-
-    @invariant()
-    def the_books_hold(self) -> None:
-        with self.trading.store.read() as unit:
-            held = dict(unit.balances(limit=10_000))
-            entries = unit.entries(after=self.seen_entries, limit=100_000)
-        assert sum(held.values()) == 0
-        assert all(amount >= 0 for name, amount in held.items() if name != OUTSIDE)
-        expected = {name: amount for name, amount in self.money.items() if amount}
-        assert {name: amount for name, amount in held.items() if amount} == expected
-        for entry in entries:
-            self.seen_entries = entry.sequence
-            self.into[entry.target] += entry.amount
-            self.out[entry.source, entry.target] += entry.amount
-        for sale in self.sales:
-            self.one_task_is_paid_rightly(sale, held.get(escrow(sale.id), 0))
-
-    def one_task_is_paid_rightly(self, sale: Sale, left: int) -> None:
-        box = escrow(sale.id)
-        paid = {target: amount for (source, target), amount in self.out.items() if source == box}
-        back = paid.pop(sale.buyer, 0)
-        assert self.into[box] == (sale.reward if sale.held else 0)
-        assert sum(paid.values()) + back + left == self.into[box]
-        assert left == 0 or sale.state not in ENDED
-        assert paid == {o: sale.earned(o) for o in sale.pay if sale.earned(o)}
-        assert all(amount <= sale.pay[owner] for owner, amount in paid.items())
-
-    @invariant()
-    def states_follow_the_table_and_the_log_is_whole(self) -> None:
-        with self.trading.store.read() as unit:
-            for sale in self.sales:
-                task = unit.task(sale.id)
-                assert task.state is sale.state
-                assert task.deadline_ms == sale.deadline
-                assert (task.tick, task.tick_ends_ms) == (sale.tick, sale.tick_ends)
-                assert task.round == sale.round
-                place, last, state = self.seen_events.get(sale.id, (-1, task.card.digest, None))
-                for event in unit.events(sale.id, after=place, limit=10_000):
-                    assert event.sequence == place + 1
-                    assert event.previous == last
-                    assert log.is_intact(event)
-                    now = State(event.body["state"])
-                    if state is None:
-                        assert (event.kind, now) == ("created", State.DRAFT)
-                    else:
-                        assert LIFE[state, KIND[event.kind]].next is now
-                    place, last, state = event.sequence, event.hash, now
-                assert (task.last_sequence, task.last_hash) == (place, last)
-                assert state is sale.state
-                self.seen_events[sale.id] = place, last, state
-
-    def teardown(self) -> None:
-        with self.stack:
-            for sale in self.sales:
-                self.verify(sale)
-                if sale.state in ENDED and sale.interested:
-                    who = next(o for o in self.owners if o.name in sale.interested)
-                    self.attempt(None, selling.erase, who.caller, sale.id)
-                    self.verify(sale)
-
-    def verify(self, sale: Sale) -> None:
-        """Everybody recomputes the task; what cannot be seen is no failure."""
-        seen = was_opened(self.trading.task(sale.id))
-        for owner in [None, *self.owners] if seen else [None]:
-            found = self.trading.verified(sale.id, owner=owner)
-            assert [check for check in found if check.passed is False] == []
-
-
-def sqlite_stores(template: Path):
-    """Each example gets a file of its own, in memory where there is such a folder."""
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-    @contextmanager
-    def opened():
-        with tempfile.TemporaryDirectory(prefix="fb-life-", dir=memory) as folder:
-            file = shutil.copy(template, Path(folder) / "market.db")
-            with SqlStore(f"sqlite:///{file}") as store:
-                yield store
-
-    return opened
-
-
-def postgresql_stores(server):
-    """Each example gets a database of its own."""
-
-    @contextmanager
-    def opened():
-        with server.database(template="fedbourse_template") as url, SqlStore(url) as store:
-            yield store
-
-    return opened
 
 
 def run_life(stores, examples: int, *, steps: int = 25, **options) -> None:

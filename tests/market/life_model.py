@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from fractions import Fraction
 
 import pytest
 from hypothesis.stateful import (
@@ -14,9 +13,10 @@ from hypothesis.stateful import (
 
 from fedbourse.errors import Conflict, FedbourseError, InvalidTransfer, NotFound
 from fedbourse.market.lifecycle import Command
-from fedbourse.market.service import escrow
+from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
 from fedbourse.wire.keys import SigningKey
+from market.life_sale import TICKS_MAX, Sale, largest_remainder
 from market.trading import Trading, caller
 
 BUYERS = [caller("buyer:acme"), caller("buyer:bell")]
@@ -29,84 +29,14 @@ KIND = {
     "ticked": Command.TICK,
     "last-tick": Command.TICK,
     "settled": Command.SETTLE,
+    "restarted": Command.RESTART,
+    "signed": Command.DECIDE,
     "training": Command.TRAIN,
     "round": Command.CLOSE_ROUND,
     "completed": Command.COMPLETE,
     "cancelled": Command.CANCEL,
 }
 """What each event of the log says has happened."""
-
-
-@dataclass
-class Sale:
-    """The model of a task."""
-
-    id: str
-    buyer: str
-    reward: int
-    payout: str
-    rounds: int
-    least: int
-    state: State = State.DRAFT
-    deadline: int | None = None
-    tick: int = 0
-    tick_ends: int | None = None
-    held: bool = False
-    interested: set = field(default_factory=set)
-    withdrawn: set = field(default_factory=set)
-    plans: dict = field(default_factory=dict)
-    """owner: (tick, budget)"""
-    pay: dict = field(default_factory=dict)
-    decided: dict = field(default_factory=dict)
-    trained: bool = False
-    round: int = 0
-    answers: dict = field(default_factory=dict)
-    """(round, owner): (bytes, receipt)"""
-
-    def asked(self) -> set:
-        return self.interested - self.withdrawn
-
-    def too_few(self) -> bool:
-        return len(self.asked()) < self.least
-
-    def signed(self) -> list:
-        return [owner for owner, said in self.decided.items() if said == "signed"]
-
-    def waiting(self) -> list:
-        return [owner for owner, said in self.decided.items() if said == "offered"]
-
-    def count(self, owner: str) -> int:
-        return sum(1 for _, who in self.answers if who == owner)
-
-    def earned(self, owner: str) -> int:
-        if not self.trained or self.decided[owner] != "signed":
-            return 0
-        if self.payout == "upfront":
-            return self.pay[owner]
-        return int(Fraction(self.pay[owner] * self.count(owner), self.rounds))
-
-    def is_due(self, now: int) -> bool:
-        if self.deadline is not None and now >= self.deadline:
-            return True
-        if self.state is State.ANNOUNCED:
-            answered = {owner for owner, (tick, _) in self.plans.items() if tick == self.tick}
-            return now >= self.tick_ends or answered == self.asked() or self.too_few()
-        if self.state is State.SETTLED:
-            return not self.waiting()
-        if self.state is State.TRAINING:
-            return all((self.round, owner) in self.answers for owner in self.signed())
-        return False
-
-
-def largest_remainder(budgets: dict, reward: int) -> dict:
-    """Payments that sum to the reward, by fractions; owners with none are left out."""
-    total = sum(map(Fraction, budgets.values()))
-    exact = {owner: reward * Fraction(budgets[owner]) / total for owner in sorted(budgets)}
-    pay = {owner: int(part) for owner, part in exact.items()}
-    by_rest = sorted(exact, key=lambda owner: (pay[owner] - exact[owner], owner))
-    for owner in by_rest[: reward - sum(pay.values())]:
-        pay[owner] += 1
-    return {owner: part for owner, part in pay.items() if part}
 
 
 class Received:
@@ -147,69 +77,121 @@ class LifeModel(RuleBasedStateMachine):
         self.money[source] -= amount
         self.money[target] += amount
 
-    def refund(self, sale: Sale) -> None:
-        self.move(escrow(sale.id), sale.buyer, self.money[escrow(sale.id)])
+    def empty_escrow(self, sale: Sale) -> None:
+        """What closed rounds did not earn goes by the card; all else is the buyer's."""
+        box, absent = escrow(sale.id), sale.absent_pay()
+        if sale.unearned == "share":
+            sale.share_out(absent)
+            for owner, bonus in sale.bonus.items():
+                self.move(box, owner, bonus)
+                absent -= bonus
+        if sale.unearned != "refund":
+            self.move(box, FUND, absent)
+        self.move(box, sale.buyer, self.money[box])
 
-    def can_announce(self, sale: Sale) -> type[FedbourseError] | None:
-        if len(sale.interested) < sale.least:
+    def can_open(self, sale: Sale) -> type[FedbourseError] | None:
+        if sale.state is not State.DRAFT:
             return Conflict
         return InvalidTransfer if self.money[sale.buyer] < sale.reward else None
 
-    def now_announced(self, sale: Sale) -> None:
+    def now_open(self, sale: Sale) -> None:
         self.move(sale.buyer, escrow(sale.id), sale.reward)
-        sale.held, sale.state = True, State.ANNOUNCED
-        sale.deadline = self.now + 3600_000
-        sale.tick_ends = self.now + 60_000
+        sale.held, sale.state = True, State.OPEN
+        sale.deadline = self.now + 86_400_000
 
-    def sellers(self, sale: Sale) -> dict:
-        return {owner: budget for owner, (_, budget) in sale.plans.items() if budget}
+    def can_announce(self, sale: Sale) -> type[FedbourseError] | None:
+        return Conflict if len(sale.interested) < sale.least else None
 
-    def now_settled(self, sale: Sale) -> None:
-        sale.pay = largest_remainder(self.sellers(sale), sale.reward)
+    def now_announced(self, sale: Sale) -> None:
+        sale.state, sale.deadline = State.ANNOUNCED, self.now + 3600_000
+        self.next_tick(sale)
+
+    def next_tick(self, sale: Sale) -> None:
+        """Announce a total; how P moves is the discovery's own law."""
+        task = self.trading.task(sale.id)
+        assert task.state is State.ANNOUNCED
+        assert task.totals[:-1] == tuple(sale.totals)
+        sale.totals.append(task.total_budget)
+        sale.state, sale.tick_ends = State.ANNOUNCED, min(self.now + 60_000, sale.deadline)
+
+    def now_settled(self, sale: Sale) -> bool:
+        """Settle at the qualifying tick; False where that cannot be."""
+        sold = sale.sellers()
+        if sold is None:
+            return False
+        sale.settled_tick = sale.qualifying()
+        sale.pay = largest_remainder(sold, sale.reward)
         assert sum(sale.pay.values()) == sale.reward
         sale.decided = dict.fromkeys(sale.pay, "offered")
         sale.state, sale.tick_ends = State.SETTLED, None
         sale.deadline = self.now + 3600_000
+        return True
+
+    def now_reviewed(self, sale: Sale) -> None:
+        sale.deadline = sale.review_ends = self.now + sale.review_ms
 
     def now_training(self, sale: Sale) -> None:
-        for owner in sale.waiting():
-            sale.decided[owner] = "declined"
+        assert set(sale.decided.values()) == {"signed"}
         sale.state, sale.trained, sale.deadline = State.TRAINING, True, self.now + 300_000
+        sale.review_ends = None
         for owner, amount in sale.pay.items():
-            if sale.decided[owner] == "declined":
-                self.move(escrow(sale.id), sale.buyer, amount)
-            elif sale.payout == "upfront":
+            if sale.vesting == "upfront":
                 self.move(escrow(sale.id), owner, amount)
 
     def now_cancelled(self, sale: Sale) -> None:
-        self.refund(sale)
-        sale.state, sale.deadline, sale.tick_ends = State.CANCELLED, None, None
+        self.empty_escrow(sale)
+        sale.state, sale.deadline = State.CANCELLED, None
+        sale.tick_ends = sale.review_ends = None
 
     def moved_on(self, sale: Sale) -> None:
         """What a deadline, or all that was waited for, has led to."""
         if sale.state is State.OPEN:
             failed = self.can_announce(sale) is not None
             (self.now_cancelled if failed else self.now_announced)(sale)
-        elif sale.state is State.ANNOUNCED:
-            found = self.trading.task(sale.id)
-            enough = len(self.sellers(sale)) >= sale.least
-            if self.now >= sale.deadline or found.total_budget < 1e-99 or sale.too_few():
-                (self.now_settled if enough else self.now_cancelled)(sale)
-            elif found.state is State.ANNOUNCED:  # how P moves is the discovery's own law
-                sale.tick += 1
-                sale.tick_ends = min(self.now + 60_000, sale.deadline)
-            else:  # P stands still
-                (self.now_settled if enough else self.now_cancelled)(sale)
-                assert found.state is sale.state
-        elif sale.state is State.SETTLED:
-            enough = len(sale.signed()) >= sale.least
-            (self.now_training if enough else self.now_cancelled)(sale)
-        else:
+        elif sale.state is State.TRAINING:
             sale.round += 1
             sale.deadline = self.now + 300_000
             if sale.round == sale.rounds:
-                self.refund(sale)
+                self.empty_escrow(sale)
                 sale.state, sale.deadline = State.COMPLETED, None
+        else:
+            before = copy.deepcopy(vars(sale))
+            went_on = self.tick_over if sale.state is State.ANNOUNCED else self.terms_over
+            if not went_on(sale):  # all of it is undone, and the task cancelled
+                vars(sale).update(before)
+                self.now_cancelled(sale)
+
+    def tick_over(self, sale: Sale) -> bool:
+        sale.close_tick()
+        last = len(sale.totals) - sale.first_tick >= TICKS_MAX
+        if self.now >= sale.deadline or sale.too_few() or last or sale.converged():
+            return self.now_settled(sale)
+        task = self.trading.task(sale.id)
+        if len(task.totals) == len(sale.totals):  # no smaller total is announced
+            assert sale.totals[-1] < 1e-90
+            return self.now_settled(sale)
+        self.next_tick(sale)
+        return True
+
+    def terms_over(self, sale: Sale) -> bool:
+        if sale.review_ends is not None or (not sale.review_ms and self.all_signed(sale)):
+            self.now_training(sale)
+            return True
+        if self.all_signed(sale):
+            self.now_reviewed(sale)
+            return True
+        sale.strike_out()
+        sale.deadline = self.now + 3600_000
+        if sale.too_few():
+            return False
+        if sale.converged():
+            return self.now_settled(sale)
+        self.next_tick(sale)
+        return True
+
+    @staticmethod
+    def all_signed(sale: Sale) -> bool:
+        return len(sale.signed()) == len(sale.pay)
 
     # -- what rules share --------------------------------------------------------------------------
 

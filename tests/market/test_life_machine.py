@@ -11,7 +11,8 @@ from hypothesis import Phase
 from examples import at_most
 from fedbourse.errors import FedbourseError
 from market.life_faults import FAULTS
-from market.life_machine import postgresql_stores, run_life, sqlite_stores
+from market.life_laws import postgresql_stores, sqlite_stores
+from market.life_machine import run_life
 
 
 def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:

@@ -16,7 +16,7 @@ from fedbourse.market.settlement import settle, shares_at
 from fedbourse.market.task import State
 from fedbourse.wire.card import Deadlines
 from fedbourse.wire.messages import least_pay
-from market.life_machine import sqlite_stores
+from market.life_laws import sqlite_stores
 from market.trading import BUYER, Trading, best_budget
 
 R = 10_000_000

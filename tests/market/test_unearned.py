@@ -14,7 +14,7 @@ from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
 from fedbourse.market.unearned import shared_bonuses, shared_pay, undelivered_pay
 from fedbourse.wire.messages import earned
-from market.life_machine import sqlite_stores
+from market.life_laws import sqlite_stores
 from market.trading import BUYER, OPERATOR, Trading
 
 R = 10_000_000
