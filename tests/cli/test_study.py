@@ -103,7 +103,10 @@ def test_deviations_leave_a_table_and_a_figure(capsys, tmp_path) -> None:
     assert "no gain" in (tmp_path / "deviations.md").read_text()
 
 
-def test_deviations_are_printed_for_people_and_the_same_again(capsys, tmp_path) -> None:
+def test_deviations_are_printed_for_people_and_the_same_again(
+    capsys, monkeypatch, tmp_path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     for name in ("one", "two"):
         out = ["--out", str(tmp_path / name)]
         assert main(["study", "deviations", "--only", "ring", "--plays", "2", *out]) == 0

@@ -450,8 +450,8 @@ def test_publishing_shows_what_it_reserves_before_it_does(client, town):
     text = client.get(f"/tasks/{task}/steps/open").text
     assert hidden(text, "shown_micro") == str(10 * CREDITS)
     assert "<b>10 credits</b>" in text
-    assert f">{before // CREDITS}</td>" in text
-    assert f">{before // CREDITS - 10}</td>" in text
+    assert f">{before // CREDITS:,}</td>" in text
+    assert f">{before // CREDITS - 10:,}</td>" in text
     assert town.market.fund_pays_to in text
     assert confirm(client, town, task, "open").status_code == 303
     assert town.trading.balance(BUYER.party) == before - 10 * CREDITS

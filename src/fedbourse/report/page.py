@@ -48,7 +48,7 @@ def readable(item: object) -> str:
     'columns: age (scale 10.0); label: ill'
     """
     if isinstance(item, dict):
-        rest = {name: value for name, value in item.items() if value not in ((), [])}
+        rest = {name: value for name, value in item.items() if value not in ((), [], None)}
         if "name" in rest:
             inner = ", ".join(f"{name} {rest[name]}" for name in rest if name != "name")
             return f"{rest['name']} ({inner})" if inner else str(rest["name"])
