@@ -38,6 +38,11 @@ class Device:
         self.http = Connection(url, key=self.key, market_key=market_key)
 
     def plan(self, task):
+        """Reply to an offer, but where a zero of before stands: nobody waits for it."""
+        mine = self.http.get(f"/v1/tasks/{task['task']}/mine")
+        zero_from = mine["interest"]["zero_from"]
+        if zero_from is not None and zero_from <= task["total_budget"]:
+            return mine["plan"] | {"tick": task["tick"]}
         share = share_at(self.value, task["total_budget"], reward=task["reward_micro"] / CREDITS)
         said = {"tick": task["tick"], "previous": task["offer"]}
         budget = share * task["total_budget"]
@@ -236,7 +241,8 @@ def check_end(buyer, auditor, devices, path, bank):
     last = buyer.get(f"{path}/events", {"after": task["events"] - 2})["events"][0]
     assert hashlib.sha256(content).hexdigest() == last["body"]["model_hash"]
     money = buyer.get(f"{path}/report")["money_micro"]
-    assert money == {"held": 10**7, "declined": 0, "refunded": 0, "earned": 10**7, "escrow": 0}
+    nothing = dict.fromkeys(("released", "refunded", "fund", "escrow"), 0)
+    assert money == nothing | {"held": 10**7, "earned": 10**7}
     assert buyer.get("/v1/accounts/buyer:acme")["balance_micro"] == 2 * CREDITS
     records = {"task": task, "card": buyer.get(f"{path}/card")["card"]}
     records["events"] = buyer.get(f"{path}/events", {"limit": 1000})["events"]
@@ -273,13 +279,44 @@ def leave(device, path, name, bank):
     mine = device.http.get(f"{path}/mine")
     assert (mine["plan"]["budget"], mine["line"]["budget"], mine["terms"]) == (None, None, None)
     assert mine["line"]["payment_micro"] == balance
-    salts = [said[part]["salt"] for part in ("interest", "plan", "line")]
-    return [*salts, repr(said["plan"]["budget"])]
+    salts = [said[part]["salt"] for part in ("interest", "line")]
+    salts += [reply["salt"] for reply in said["replies"]]
+    return [*salts, *(repr(reply["budget"]) for reply in said["replies"])]
+
+
+def test_the_fund_is_published_pinned_and_nobodys_to_take(store):
+    world = World(store)
+    task = world.trading.in_training(world.owners, rounds=1)
+    for owner in world.owners[1:]:
+        world.trading.answer(owner, task)
+    world.trading.wait(task.card.deadlines.round_s)
+    left = world.trading.mine(world.ann, task.id)["line"]["payment_micro"]
+    words = {"account": "fund", "pays_to": world.market.fund_pays_to}
+    with TestClient(world.app) as client:
+
+        def ask(who, path, method="GET", **options):
+            return send(client, world.request(who, method, path, **options))
+
+        assert ask("stranger", "/v1/market").json()["fund"] == words | {"balance_micro": left}
+        for shown, who in ((task, "stranger"), (world.draft, "buyer")):
+            assert ask(who, f"/v1/tasks/{shown.id}/card").json()["fund"] == words
+        assert ask("stranger", "/v1/accounts/fund").status_code == 401
+        for who in ("another owner", "another buyer", "auditor"):
+            assert ask(who, "/v1/accounts/fund").json()["balance_micro"] == left
+            (entry,) = ask(who, "/v1/accounts/fund/statement").json()["entries"]
+            assert (entry["id"], entry["amount"]) == (f"{task.id}/fund", left)
+        body = {"party": "fund", "amount_micro": 1, "destination": "home"}
+        for who in ("owner's device", "buyer", "operator"):
+            assert ask(who, "/v1/withdrawals", "POST", body=body).status_code in (403, 422)
+        token = {"party": "fund", "scopes": ["operator"]}
+        assert ask("operator", "/v1/tokens", "POST", body=token).status_code == 422
+    assert world.trading.balance("fund") == left
 
 
 def test_lists_come_page_by_page(store):
-    with running(store, Bank()) as (url, operator):
+    with running(store, Bank(bank_1=("buyer:acme", 30 * CREDITS))) as (url, operator):
         with with_token(url, operator, "buyer:acme", "buyer") as buyer:
+            buyer.post("/v1/deposits", {"reference": "bank-1"})
             made = [buyer.post("/v1/tasks", card().document)["task"] for _ in range(5)]
             for task in made[:3]:
                 buyer.post(f"/v1/tasks/{task}/open", {})
