@@ -172,9 +172,8 @@ class Crowd:
         rng: random.Random,
     ) -> None:
         id, state = task["task"], task["state"]
-        # A task may be settled anew at the same tick, where somebody declined.
-        settled = task["events"] if state == "settled" else None
-        step = (id, state, task["tick"], task["round"], settled)
+        # A task may be settled twice after one tick: then its log has grown.
+        step = (id, state, task["tick"], task["round"], state == "settled" and task["events"])
         if step in done or state in ENDED:
             return
         done.add(step)
