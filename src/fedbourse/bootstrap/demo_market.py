@@ -262,7 +262,7 @@ class _Demo:
         if state == "draft":
             buyer.post(f"/v1/tasks/{name}/open", {})
         elif state == "open" and scene.announced:
-            if (buyer.get(f"/v1/tasks/{name}")["interested"] or 0) >= scene.owners:
+            if (buyer.get(f"/v1/tasks/{name}")["interested"] or 0) >= len(PEOPLE):
                 buyer.post(f"/v1/tasks/{name}/announce", {})
         elif state in ("open", "training", "completed"):
             self._tell_once(f"task {name} is {state}: {scene.card.goal}")

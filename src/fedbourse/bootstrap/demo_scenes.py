@@ -87,11 +87,6 @@ class Scene:
     most: int = 30
     """How many of them are ever published in one folder: it must not grow for ever."""
 
-    @property
-    def owners(self) -> int:
-        """How many have enough records to be interested."""
-        return sum(person.hours >= self.card.samples for person in PEOPLE)
-
 
 def _card(
     label: str,
