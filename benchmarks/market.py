@@ -31,14 +31,14 @@ sys.path[:0] = [str(TESTS), str(TESTS / "market")]  # this file would hide a pac
 
 from typing import TYPE_CHECKING
 
-from trading import BUYER, Owner, Trading
+from trading import Owner, Trading
 
 from databases import PostgresServer
 from equilibrium import processor, row
 from fedbourse import __version__
-from fedbourse.market import buying, log
+from fedbourse.market import clock, log
 from fedbourse.storage import SqlStore
-from fedbourse.storage.schema import interests, plans
+from fedbourse.storage.schema import interests, replies
 from fedbourse.wire.card import Deadlines
 from fedbourse.wire.signatures import Request, sign_request
 
@@ -65,8 +65,9 @@ each; the CPU is that of the web process alone.
 SETTLEMENT = """
 ## Settlement
 
-From the plans in the database to payments that sum to R exactly, salted hashes, the Merkle root and
-all lines stored, in one transaction, its commit included. A bare insert is the one above.
+From the replies in the database to payments that sum to R exactly: the last tick is closed, all
+replies are summed and hashed, and salted hashes, the Merkle root and all lines are stored, in one
+transaction, its commit included. A bare insert is the one above.
 """
 
 
@@ -214,8 +215,12 @@ def measure_settlement(url: str, owners: int) -> float:
     with SqlStore(url) as store:
         trading = Trading(store)
         trading.fund(10**9, reference=secrets.token_hex(4))
-        task = trading.announced(trading.owners(1.0, 1.1), deadlines=PATIENT)
-        budgets = np.random.default_rng(owners).lognormal(-7, 1, owners).tolist()
+        first = trading.owners(1.0, 1.1)
+        task = trading.announced(first, deadlines=PATIENT)
+        drawn = np.random.default_rng(owners).lognormal(-7, 1, owners)
+        budgets = (0.9 * task.total_budget * drawn / drawn.sum()).tolist()
+        for owner in first:
+            trading.plan(owner, task, 1e-3 * task.total_budget)
         at = {"task": task.id, "at_ms": trading.time_ms, "salt": "0" * 32, "leaf": log.leaf("", "")}
         names = [f"owner:m{i:07d}" for i in range(owners)]
         for start in range(0, owners, 10_000):
@@ -225,11 +230,13 @@ def measure_settlement(url: str, owners: int) -> float:
                     insert(interests), [at | {"owner": names[i], "value": None} for i in span]
                 )
                 unit._connection.execute(
-                    insert(plans),
+                    insert(replies),
                     [at | {"owner": names[i], "tick": 0, "budget": budgets[i]} for i in span],
                 )
+        trading.time_ms = task.deadline_ms
         start_s = time.perf_counter()
-        trading.do(buying.settle, BUYER, task.id)
+        with store.begin() as unit:
+            assert clock.move_on(trading.market, unit, task.id)
         took = time.perf_counter() - start_s
         payments = sum(line.payment for line in trading.lines(task.id))
         assert payments == trading.task(task.id).reward

@@ -31,7 +31,7 @@ from databases import PostgresServer
 from equilibrium import row
 from fedbourse.market import buying, clock, log, what_if
 from fedbourse.storage import SqlStore
-from fedbourse.storage.schema import interests, plans
+from fedbourse.storage.schema import interests, replies
 from fedbourse.wire.card import Deadlines
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ Written by `benchmarks/market_scale.py`. A task of {owners} owners, all of whom 
 on {database}; each step in a process of its own that streams what it needs from the database. The
 memory is the process's own, before the step and at its largest; PostgreSQL's server has its own.
 Announcing finds the best reward for the values that were told; a what-if looks at 100 rewards by
-four accuracy models; settling pays {owners} plans, all above 0. With values from 1 to 5 few owners
-take part; with nearly equal values, all of them.
+four accuracy models; settling closes a tick and pays {owners} plans, all above 0. With values from
+1 to 5 few owners take part; with nearly equal values, all of them.
 """
 SPREADS = {"from 1 to 5": (1.0, 5.0), "nearly equal": (1.0, 1.0 + 1e-7)}
 
@@ -66,11 +66,17 @@ def fill(store: SqlStore, owners: int) -> dict[str, str]:
     return found
 
 
-def plan(store: SqlStore, task: str, owners: int) -> None:
-    """Store a plan of every owner for the first tick."""
-    budgets = np.random.default_rng(owners + 1).lognormal(-7, 1, owners)
-    at = {"task": task, "at_ms": 0, "salt": "0" * 32, "leaf": log.leaf("", ""), "tick": 0}
-    _add(store, plans, at, {"budget": budgets.tolist()})
+def reply(store: SqlStore, id: str, owners: int) -> None:
+    """Store a reply of every owner to the open tick: the same budgets at each, half of the first P.
+
+    At that total they qualify, so that the task can be settled.
+    """
+    with store.read() as unit:
+        task = unit.task(id)
+    drawn = np.random.default_rng(owners + 1).lognormal(-7, 1, owners)
+    budgets = 0.5 * task.totals[0] * drawn / drawn.sum()
+    at = {"task": id, "at_ms": 0, "salt": "0" * 32, "leaf": log.leaf("", ""), "tick": task.tick}
+    _add(store, replies, at, {"budget": budgets.tolist()})
 
 
 def _add(store: SqlStore, table: Any, at: dict[str, Any], columns: dict[str, list[float]]) -> None:
@@ -89,7 +95,7 @@ def announce(trading: Trading, task: str) -> None:
 
 
 def tick(trading: Trading, task: str) -> None:
-    """Move P by what all owners planned."""
+    """Move P by what all owners replied."""
     with trading.store.begin() as unit:
         assert clock.move_on(trading.market, unit, task)
 
@@ -101,8 +107,9 @@ def look(trading: Trading, task: str) -> None:
 
 
 def settle(trading: Trading, task: str) -> None:
-    """Turn all plans into payments."""
-    trading.do(buying.settle, BUYER, task)
+    """Close the last tick, and turn the replies that qualify into payments."""
+    trading.time_ms = trading.task(task).deadline_ms
+    tick(trading, task)
 
 
 STEPS: dict[str, Callable[[Trading, str], None]] = {
@@ -196,9 +203,9 @@ def main() -> None:
             measure(kind, "announce", url, task, options.owners)
             measure(kind, "what-if", url, task, options.owners)
         kind, task = next(iter(tasks.items()))
-        with SqlStore(url) as store:
-            plan(store, task, options.owners)
         for each in ("tick", "settle"):
+            with SqlStore(url) as store:
+                reply(store, task, options.owners)
             measure(kind, each, url, task, options.owners)
         with SqlStore(url) as store, store.read() as unit:
             paid = sum(sum(column) for (column,) in unit.columns("lines", task, "payment"))

@@ -20,7 +20,14 @@ BUYERS = (BUYER, "buyer:bravo")
 OWNERS = {f"owner:{name}": 1.0 + 0.05 * n for n, name in enumerate(("ann", "bob", "cy", "dee"))}
 LIVE_MAX = 3
 """Tasks that a buyer has under way at once."""
-SHORT = {"interest_s": 6.0, "tick_s": 2.0, "plans_s": 15.0, "terms_s": 5.0, "round_s": 4.0}
+SHORT = {
+    "interest_s": 6.0,
+    "tick_s": 2.0,
+    "plans_s": 15.0,
+    "terms_s": 5.0,
+    "review_s": 0.5,
+    "round_s": 4.0,
+}
 """Deadlines that act while the market is struck."""
 ENDED = ("completed", "cancelled")
 
@@ -165,7 +172,8 @@ class Crowd:
         rng: random.Random,
     ) -> None:
         id, state = task["task"], task["state"]
-        step = (id, state, task["tick"], task["round"])
+        # A task may be settled twice after one tick: then its log has grown.
+        step = (id, state, task["tick"], task["round"], state == "settled" and task["events"])
         if step in done or state in ENDED:
             return
         done.add(step)

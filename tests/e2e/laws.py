@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 TABLES = (
-    "tasks", "events", "interests", "plans", "lines", "rounds", "answers", "accounts",
+    "tasks", "events", "interests", "replies", "exits", "lines", "rounds", "answers", "accounts",
     "transfers", "payouts", "tokens", "enrolments", "devices", "responses",
 )  # fmt: skip
 
@@ -108,11 +108,17 @@ def _books(records: Records) -> Iterable[str]:
     for name, balance in held.items():
         if balance < 0 and name != "outside":
             yield f"{name} holds {balance}"
+    yield from (
+        f"the fund was debited by {transfer['id']}"
+        for transfer in records.tables["transfers"]
+        if transfer["source"] == "fund"
+    )
 
 
 def _tasks(records: Records) -> Iterable[str]:
     grouped = {
-        table: _grouped(records.tables[table], "task") for table in ("events", "lines", "answers")
+        table: _grouped(records.tables[table], "task")
+        for table in ("events", "lines", "answers", "exits")
     }
     escrows: defaultdict[str, list[Row]] = defaultdict(list)
     for transfer in records.tables["transfers"]:
@@ -120,10 +126,13 @@ def _tasks(records: Records) -> Iterable[str]:
     for task in records.tables["tasks"]:
         id = task["id"]
         lines, answers = grouped["lines"][id], grouped["answers"][id]
+        opened = any(event["kind"] == "opened" for event in grouped["events"][id])
         for law in (
             *_log(task, grouped["events"][id]),
-            *_settled(task, lines, answers),
-            *_money(task, lines, escrows[id], records.balances.get(f"escrow:{id}", 0)),
+            *_settled(task, lines, answers, grouped["exits"][id]),
+            *_money(
+                task, lines, escrows[id], records.balances.get(f"escrow:{id}", 0), opened=opened
+            ),
         ):
             yield f"task {id}, {task['state']}: {law}"
 
@@ -139,13 +148,15 @@ def _log(task: Row, events: list[Row]) -> Iterable[str]:
         yield "its log does not end where the task says"
 
 
-def _settled(task: Row, lines: list[Row], answers: list[Row]) -> Iterable[str]:
+def _settled(task: Row, lines: list[Row], answers: list[Row], exits: list[Row]) -> Iterable[str]:
     if lines and sum(line["payment"] for line in lines) != task["reward"]:
         yield "its payments do not sum to R"
     if bool(lines) != (task["state"] in ("settled", "training", "completed")) and (
         task["state"] != "cancelled"
     ):
         yield f"it has {len(lines)} lines"
+    out = {row["owner"] for row in exits}
+    yield from (f"{line['owner']} is out, and has a line" for line in lines if line["owner"] in out)
     came = Counter(answer["owner"] for answer in answers)
     for line in lines:
         owner, answered = line["owner"], line["answered"]
@@ -153,8 +164,11 @@ def _settled(task: Row, lines: list[Row], answers: list[Row]) -> Iterable[str]:
             yield f"{owner} answered {came[owner]} rounds, and its line says {answered}"
 
 
-def _money(task: Row, lines: list[Row], moves: list[Row], held: int) -> Iterable[str]:
-    rounds = json.loads(task["card"])["rounds"]
+def _money(
+    task: Row, lines: list[Row], moves: list[Row], held: int, *, opened: bool
+) -> Iterable[str]:
+    card = json.loads(task["card"])
+    rounds, reserve = card["rounds"], round(card["reward"] * 1e6) if opened else 0
     by_end: defaultdict[str, int] = defaultdict(int)
     for move in moves:
         name = move["id"].partition("/")[2]
@@ -163,16 +177,19 @@ def _money(task: Row, lines: list[Row], moves: list[Row], held: int) -> Iterable
     paid = {name: amount for name, amount in by_end.items() if name.startswith("owner:")}
     if paid != {owner: amount for owner, amount in due.items() if amount}:
         yield f"owners were paid {paid}, and have earned {due}"
-    reward = task["reward"] or 0
-    if by_end["escrow"] != reward:
-        yield f"escrow took in {by_end['escrow']}, and R is {reward}"
-    left = reward - sum(paid.values()) - by_end["declined"] - by_end["refund"]
+    if due != {line["owner"]: line["earned"] for line in lines}:
+        yield "lines do not say what their owners have earned"
+    if by_end["escrow"] != reserve:
+        yield f"escrow took in {by_end['escrow']}, and R is {reserve}"
+    left = reserve - sum(paid.values()) - by_end["refund"] - by_end["fund"]
     if held != left:
         yield f"escrow holds {held}, and held - out is {left}"
-    if task["state"] in ("draft", "open", "completed", "cancelled") and held:
+    if task["state"] in ("draft", "completed", "cancelled") and held:
         yield f"escrow still holds {held}"
-    if task["state"] in ("announced", "settled") and held != reward:
-        yield f"escrow holds {held} of {reward}"
+    if task["state"] in ("open", "announced", "settled") and held != reserve:
+        yield f"escrow holds {held} of {reserve}"
+    if task["state"] == "completed" and by_end["refund"]:
+        yield f"{by_end['refund']} went back that nobody but the fund gets"
 
 
 def _payouts(records: Records) -> Iterable[str]:
@@ -231,9 +248,11 @@ def _without_secret(document: dict[str, Any]) -> dict[str, Any]:
 def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
     """Return, for each kind of write, how to see that it has happened."""
     events = records.by("events", "task", "sequence")
-    interests, plans, lines = (
-        records.by(table, "task", "owner") for table in ("interests", "plans", "lines")
+    interests, exits, lines = (
+        records.by(table, "task", "owner") for table in ("interests", "exits", "lines")
     )
+    replies = records.by("replies", "task", "tick", "owner")
+    restarted = {row["task"] for row in records.tables["events"] if row["kind"] == "restarted"}
     answers = records.by("answers", "task", "round", "owner")
     tokens, devices, payouts = (records.by(name, "id") for name in ("tokens", "devices", "payouts"))
     enrolments, transfers = records.by("enrolments", "hash"), records.by("transfers", "id")
@@ -245,15 +264,19 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
 
     def plan(each: Acknowledged) -> bool:
         said = each.document
-        found = plans.get((said["task"], said["owner"]), {"tick": -1})
-        return found["tick"] > said["tick"] or (
-            found["tick"] == said["tick"] and found["leaf"] == said["leaf"]
-        )
+        reply = replies.get((said["task"], said["tick"], said["owner"]))
+        if reply is None:  # a zero to a smaller total stands
+            return said["budget"] == 0
+        return reply["leaf"] == said["leaf"]
 
     def terms(each: Acknowledged) -> bool:
         said = each.document
-        found = lines.get((said["task"], said["owner"]), {})
-        return all(found.get(name) == said[name] for name in ("state", "signature", "leaf"))
+        place = said["task"], said["owner"]
+        line = lines.get(place, {})
+        if line.get("leaf") != said["leaf"] and said["task"] in restarted:
+            # It was settled again: without who declined, and for new signatures.
+            return said["state"] == "signed" or exits[place]["reason"] == "declined"
+        return all(line.get(name) == said[name] for name in ("state", "signature", "leaf"))
 
     def answer(each: Acknowledged) -> bool:
         said = each.document["receipt"]
@@ -287,7 +310,7 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
         return found is not None and found["value"] is None and not found["salt"]
 
     return {
-        **dict.fromkeys(("create", "open", "announce", "settle", "train", "cancel"), task),
+        **dict.fromkeys(("create", "open", "announce", "train", "cancel"), task),
         "interest": interest,
         "plan": plan,
         "sign": terms,

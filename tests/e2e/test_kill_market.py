@@ -20,11 +20,11 @@ from e2e.trade import Trade
 
 WRITES = {
     "token", "revoke", "enrolment", "enrol", "deposit", "create", "open", "interest", "announce",
-    "plan", "settle", "sign", "decline", "answer", "cancel", "erase", "withdraw",
+    "plan", "sign", "decline", "train", "answer", "cancel", "erase", "withdraw",
 }  # fmt: skip
 BY_ITSELF = {
-    "clock-announced", "clock-ticked", "clock-last-tick", "clock-training", "clock-round",
-    "clock-payout", "clock-purge",
+    "clock-announced", "clock-ticked", "clock-last-tick", "clock-restarted", "clock-signed",
+    "clock-training", "clock-round", "clock-payout", "clock-purge",
 }  # fmt: skip
 START = {"start-create-fedbourse_version", "start-operator"}
 WITHOUT_A_NAME = {"clock-purge", *START}

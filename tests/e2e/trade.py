@@ -1,8 +1,9 @@
 """Two trades over HTTP, in which every write that the market knows happens.
 
-The first goes by itself: owners answer until P stands still, one declines, one misses the last
-round, and what it did not earn goes back. The second is announced by its deadline, settled and
-cancelled by its buyer while it trains.
+The first goes by itself: owners reply until P converged, one declines, the others reply until P
+converged without it, and the buyer does not wait for the end of the review; one misses the last
+round, and what it did not earn goes to the fund. The second is announced by its deadline; one owner
+misses a tick, the review ends by itself, and the buyer cancels the task while it trains.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class Owner(Client):
         body: dict[str, Any] = {"accept": accept, "digest": offered["digest"]}
         if accept:
             body["signature"] = self.key.sign(canonical(offered["terms"]))
-        self.write("sign" if accept else "decline", f"/v1/tasks/{id}/terms", body, name=id)
+        name = f"{id}/{offered['digest'][:8]}"  # a task may be settled again
+        self.write("sign" if accept else "decline", f"/v1/tasks/{id}/terms", body, name=name)
 
     def answer(self, id: str, round: int) -> None:
         budget = self.get(f"/v1/tasks/{id}/mine")["line"]["budget"]
@@ -192,15 +194,16 @@ class Trade:
         for owner in self.owners:
             owner.like(task, report=owner is self.owners[0])
         task = self.buyer.write("announce", f"/v1/tasks/{id}/announce", {})
-        while task["state"] == "announced":
-            for owner in self.owners:
-                owner.plan(task)
-            tick = task["tick"]
-            task = self._until(id, lambda now, tick=tick: now["tick"] > tick, "settled")
+        self._discover(task, self.owners)
         ann, bob, cy = self.owners
         for owner in self.owners:
             owner.decide(id, accept=owner is not cy)
-        self._until(id, lambda now: now["state"] == "training")
+        task = self._until(id, lambda now: now["state"] == "announced")
+        self._discover(task, [ann, bob])
+        for owner in (ann, bob):
+            owner.decide(id, accept=True)
+        self._until(id, lambda now: now["review_ends_ms"] is not None)
+        self.buyer.write("train", f"/v1/tasks/{id}/train", {})
         for owner in (ann, bob):
             owner.answer(id, 0)
         self._until(id, lambda now: now["round"] == 1)
@@ -215,17 +218,29 @@ class Trade:
             owner.like(task)
         self.market.pass_time(601)
         task = self._until(id, lambda now: now["state"] == "announced")
-        # With one plan missing the market waits, and the buyer does not.
+        # One reply is missing: the market waits for it as long as the tick lasts, and no longer.
         ann, bob, _ = self.owners
         for owner in (ann, bob):
             owner.plan(task)
-        self.buyer.write("settle", f"/v1/tasks/{id}/settle", {})
+        self.market.pass_time(61)
+        task = self._until(id, lambda now: now["tick"] > 0, "settled")
+        self._discover(task, [ann, bob])
         for owner in (ann, bob):
             owner.decide(id, accept=True)
+        self._until(id, lambda now: now["review_ends_ms"] is not None)
+        self.market.pass_time(601)
         self._until(id, lambda now: now["state"] == "training")
         ann.answer(id, 0)
         self.buyer.write("cancel", f"/v1/tasks/{id}/cancel", {"reason": "enough"})
         bob.write("erase", f"/v1/tasks/{id}/erasure", {}, name=id)
+
+    def _discover(self, task: dict[str, Any], owners: list[Owner]) -> None:
+        """Let these owners reply to every tick until the task is settled."""
+        while task["state"] == "announced":
+            for owner in owners:
+                owner.plan(task)
+            tick = task["tick"]
+            task = self._until(task["task"], lambda now, tick=tick: now["tick"] > tick, "settled")
 
     def _take_out(self) -> None:
         for who, amount in ((self.owners[0], 700_001), (self.buyer, 1_000_000)):

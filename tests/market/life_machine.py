@@ -167,7 +167,11 @@ class Life(LifeLaws):
                 self.advance(),
                 self.time_passes(601.0, True) if sale.review_ends and dice % 3 else None,
             ),
-            "answers": lambda sale: self.answer(sale, by_dice(dice, ANSWERS), 2, True),
+            "answers": lambda sale: (
+                self.answer(sale, by_dice(dice, ANSWERS), 1, True),
+                self.time_passes(301.0, True) if dice % 2 else None,  # some were silent
+                self.answer(sale, by_dice(dice, ANSWERS), 2, True),
+            ),
         }
         for name, step in steps.items() if far else ():
             step(self.sales[-1])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from fedbourse.ledger import Transfer
 from fedbourse.market.log import Event, next_event
-from fedbourse.market.task import Line, Plan, State, Task
+from fedbourse.market.task import Exit, ExitReason, Interest, Line, State, Task, TickReply
 from fedbourse.wire.card import TaskCard
 
 if TYPE_CHECKING:
+    from fedbourse.market.ports import Unit
     from fedbourse.storage import SqlStore
 
 TASK = "0" * 23 + "1"
@@ -42,8 +43,23 @@ def a_task(task: str = TASK, *, buyer: str = ACME, state: State = State.OPEN) ->
     return Task(id=task, buyer=buyer, card=CARD, state=state, created_ms=1)
 
 
-def a_plan(owner: str, *, budget: float | None = 0.5, tick: int = 0, task: str = TASK) -> Plan:
-    return Plan(task=task, owner=owner, tick=tick, budget=budget, salt="s", leaf="l", at_ms=2)
+def an_interest(owner: str, *, value: float | None = None, task: str = TASK) -> Interest:
+    return Interest(task=task, owner=owner, value=value, salt="s", leaf="l", at_ms=1)
+
+
+def a_reply(
+    owner: str, *, budget: float | None = 0.5, tick: int = 0, task: str = TASK
+) -> TickReply:
+    return TickReply(task=task, tick=tick, owner=owner, budget=budget, salt="s", leaf="l", at_ms=2)
+
+
+def an_exit(owner: str, *, tick: int = 0, reason: ExitReason = "left", task: str = TASK) -> Exit:
+    return Exit(task=task, owner=owner, tick=tick, reason=reason, at_ms=3)
+
+
+def repliers(store_unit: Unit, tick: int = 0, *, task: str = TASK) -> list[str]:
+    """Who replied to a tick, and is not out of the task."""
+    return [o for (owners,) in store_unit.replies_in(task, tick, "owner") for o in owners]
 
 
 def a_line(owner: str, *, position: int = 0, budget: float = 0.5, task: str = TASK) -> Line:

@@ -10,7 +10,7 @@ import pytest
 
 from fedbourse.errors import Conflict
 from fedbourse.market.task import Interest
-from storage.records import TASK, a_line, a_plan, a_task, with_task
+from storage.records import TASK, a_line, a_reply, a_task, an_exit, with_task
 
 OTHER = "0" * 23 + "2"
 
@@ -30,7 +30,7 @@ def test_chunks_have_their_size_and_owners_their_order(store, at_once) -> None:
             unit.put_interest(Interest(OTHER, name, 9.0, "", "", n))
     with store.read() as unit:
         chunks = list(unit.columns("interests", TASK, "owner", "value", "leaf", at_once=at_once))
-        assert list(unit.columns("plans", TASK, "owner")) == []
+        assert list(unit.columns("lines", TASK, "owner")) == []
         assert unit.count_reported(TASK) == 4
     sizes = [len(owners) for owners, _, _ in chunks]
     assert sizes[:-1] == [at_once] * (len(sizes) - 1)
@@ -38,31 +38,41 @@ def test_chunks_have_their_size_and_owners_their_order(store, at_once) -> None:
     assert rows == [(name, None if n % 3 else n + 0.1, f"l{n}") for n, name in enumerate(names)]
 
 
-def test_plans_ticks_and_lines_are_read_alike(store) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 5, 100])
+def test_replies_to_a_tick_and_lines_are_read_alike(store, at_once) -> None:
     with_task(store)
     with store.begin() as unit:
+        unit.add_task(a_task(OTHER))
         for n, name in enumerate(named(5)):
-            unit.put_plan(a_plan(name, budget=n / 7, tick=n % 2))
+            for tick in range(2):
+                unit.put_reply(a_reply(name, budget=(n + tick) / 7, tick=tick))
+            unit.put_reply(a_reply(name, budget=9.0, task=OTHER))
+        unit.add_exit(an_exit("owner:00003"))
         unit.add_lines(a_line(name, position=n, budget=n / 7) for n, name in enumerate(named(5)))
     with store.read() as unit:
-        assert list(unit.columns("plans", TASK, "tick", "budget")) == [
-            ((0, 1, 0, 1, 0), tuple(n / 7 for n in range(5)))
-        ]
+        for tick in range(2):
+            chunks = list(unit.replies_in(TASK, tick, "owner", "budget", at_once=at_once))
+            rows = [row for chunk in chunks for row in zip(*chunk, strict=True)]
+            # Who is out is left out, at every tick.
+            expected = [(f"owner:{n:05d}", (n + tick) / 7) for n in (0, 1, 2, 4)]
+            assert rows == expected
+            assert all(len(owners) == at_once for owners, _ in chunks[:-1])
+        assert list(unit.replies_in(TASK, 2, "budget")) == []
         assert list(unit.columns("lines", TASK, "position", "payment")) == [
             ((0, 1, 2, 3, 4), (7,) * 5)
         ]
 
 
-def test_lines_can_be_written_while_plans_are_read(store) -> None:
+def test_lines_can_be_written_while_replies_are_read(store) -> None:
     with_task(store)
     names = named(25_000)  # more than one COPY's
     with store.begin() as unit:
         for name in names[:2]:
-            unit.put_plan(a_plan(name))
+            unit.put_reply(a_reply(name))
     lines = [a_line(name, position=n) for n, name in enumerate(names)]
 
     def made(unit):
-        chunks = unit.columns("plans", TASK, "owner", at_once=1)
+        chunks = unit.replies_in(TASK, 0, "owner", at_once=1)
         yield from lines[:12_000]
         assert next(chunks) == ((names[0],),)
         yield from lines[12_000:24_000]
@@ -89,19 +99,19 @@ def test_a_reading_that_is_given_up_does_not_disturb_its_transaction(store) -> N
     with_task(store)
     with store.begin() as unit:
         for name in named(9):
-            unit.put_plan(a_plan(name))
+            unit.put_reply(a_reply(name))
     with store.begin() as unit:
-        chunks = unit.columns("plans", TASK, "owner", at_once=2)
+        chunks = unit.replies_in(TASK, 0, "owner", at_once=2)
         with suppress(Conflict), unit.savepoint():
-            inside = unit.columns("plans", TASK, "owner", at_once=2)
+            inside = unit.replies_in(TASK, 0, "owner", at_once=2)
             assert next(inside) == next(chunks)
-            unit.put_plan(a_plan("owner:lost"))
+            unit.put_reply(a_reply("owner:lost"))
             raise Conflict("given up")
-        unit.put_plan(a_plan("owner:kept"))
+        unit.put_reply(a_reply("owner:kept"))
         del inside, chunks
-        assert unit.count_plans(TASK, tick=0) == 10
+        assert unit.count_replies(TASK, 0) == 10
     with store.read() as unit:
-        owners = itertools.chain.from_iterable(o for (o,) in unit.columns("plans", TASK, "owner"))
+        owners = itertools.chain.from_iterable(o for (o,) in unit.replies_in(TASK, 0, "owner"))
         assert list(owners) == [*named(9), "owner:kept"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from fedbourse.errors import Unreachable
 from fedbourse.ledger import Transfer
 from fedbourse.storage import SqlStore
-from storage.records import ACME, ANN, BOB, TASK, a_plan, check_books, deposit, with_task
+from storage.records import ACME, ANN, BOB, TASK, a_reply, check_books, deposit, with_task
 
 # A trade in four transactions, that dies where it is told.
 SCRIPT = """
@@ -83,7 +83,7 @@ def test_a_store_survives_the_end_of_its_server(private_postgresql) -> None:
                 unit.post([Transfer("lost", ACME, ANN, 1)], at_ms=1)
                 private_postgresql.stop(immediate=immediate)
                 if immediate:  # otherwise it is the end of the transaction that fails
-                    unit.put_plan(a_plan(ANN))
+                    unit.put_reply(a_reply(ANN))
 
         with pytest.raises(Unreachable):
             interrupted(immediate=True)
@@ -107,4 +107,4 @@ def test_a_store_survives_the_end_of_its_server(private_postgresql) -> None:
         private_postgresql.start()
         assert check_books(store) == {ACME: 10, BOB: 5, "outside": -15}
         with store.read() as unit:
-            assert unit.plan(TASK, ANN) is None
+            assert unit.replies_of(TASK, ANN) == []

@@ -11,7 +11,7 @@ import pytest
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidFile, InvalidInput, Unreachable
 from fedbourse.storage import SqlStore
 from fedbourse.storage.failures import explain
-from storage.records import ACME, TASK, a_line, a_plan, deposit, with_task
+from storage.records import ACME, TASK, a_line, a_reply, deposit, with_task
 
 SECRET = "hunter2"
 
@@ -117,7 +117,7 @@ def test_a_full_disk_cannot_be_written_and_nothing_stays(tmp_path: Path) -> None
         with store.begin() as unit:
             unit._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
             assert unit.lines(TASK) == []
-            unit.put_plan(a_plan("owner:ann"))
+            unit.put_reply(a_reply("owner:ann"))
 
 
 def test_an_sqlite_file_is_private(tmp_path: Path) -> None:

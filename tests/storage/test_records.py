@@ -8,19 +8,26 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import text
 
-from fedbourse.errors import CannotWrite, Conflict, InvalidInput, InvalidNumber, NotFound
+from fedbourse.errors import (
+    CannotWrite,
+    Conflict,
+    FedbourseError,
+    InvalidInput,
+    InvalidNumber,
+    NotFound,
+)
 from fedbourse.market.parties import Device, Enrolment, Token
 from fedbourse.market.ports import Store, Unit
 from fedbourse.market.task import (
     Answer,
     Drift,
+    Exit,
     Interest,
     Mark,
     RefusedAnswer,
     Response,
     Round,
     State,
-    Withdrawal,
 )
 from fedbourse.storage import SqlStore
 from storage.records import (
@@ -30,13 +37,17 @@ from storage.records import (
     CARD,
     TASK,
     a_line,
-    a_plan,
+    a_reply,
     a_task,
+    an_exit,
+    an_interest,
+    repliers,
     some_events,
     with_task,
 )
 
 LARGEST = 2**63 - 1
+CAT = "owner:cat"
 
 
 def test_a_store_is_what_the_market_asks_for(store: SqlStore) -> None:
@@ -59,8 +70,12 @@ def test_a_task_comes_back_as_it_was(store: SqlStore) -> None:
         tick=2,
         tick_ends_ms=5,
         total_budget=0.1 + 0.2,
-        discovery='{"a": 1}',
+        totals=(0.1, 1e-300, 0.1 + 0.2),
+        first_tick=1,
+        asked=7,
+        settled_tick=0,
         offer="ab",
+        review_ends_ms=LARGEST,
         round=4,
         last_sequence=9,
         last_hash="cd",
@@ -93,14 +108,19 @@ def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
             lambda: unit.round("none", 0),
             lambda: unit.close_round("none", 0, at_ms=1, answers=0),
             lambda: unit.decide_line("none", ANN, "signed"),
-            lambda: unit.count_answer("none", ANN),
+            lambda: unit.deliver("none", ANN, answered=1, earned=1),
+            lambda: unit.earn("none", ANN, 1),
             lambda: unit.mark_sent("none", at_ms=1),
             lambda: unit.revoke_token("none", at_ms=1),
         ):
             with pytest.raises(NotFound):
                 ask()
         assert unit.interest("none", ANN) is None
-        assert unit.plan("none", ANN) is None
+        assert unit.replies_of("none", ANN) == []
+        assert unit.replies("none", [ANN]) == {}
+        assert unit.exit("none", ANN) is None
+        assert unit.exits("none", [ANN]) == {}
+        assert unit.count_asked("none", total_budget=1.0) == 0
         assert unit.line("none", ANN) is None
         assert unit.answer("none", 0, ANN) is None
         assert unit.token_with("none") is None
@@ -111,8 +131,9 @@ def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
 
 def test_what_belongs_to_no_task_is_refused(store: SqlStore) -> None:
     for write in (
-        lambda unit: unit.put_plan(a_plan(ANN)),
-        lambda unit: unit.withdraw(Withdrawal(TASK, ANN, 1), from_interests=True),
+        lambda unit: unit.put_reply(a_reply(ANN)),
+        lambda unit: unit.add_exit(an_exit(ANN)),
+        lambda unit: unit.withdraw(an_exit(ANN), from_interests=True),
         lambda unit: unit.append_event(some_events(1)[0]),
         lambda unit: unit.add_lines([a_line(ANN)]),
     ):
@@ -138,8 +159,8 @@ def test_tasks_are_listed_newest_first(store: SqlStore) -> None:
         for task in ids[2:4]:
             unit.put_interest(Interest(task, ANN, None, "", "", 1))
         unit.put_interest(Interest(ids[5], BOB, None, "", "", 1))
-        unit.withdraw(Withdrawal(ids[2], ANN, 2), from_interests=True)
-        unit.withdraw(Withdrawal(ids[3], ANN, 2), from_interests=False)
+        unit.withdraw(an_exit(ANN, task=ids[2]), from_interests=True)
+        unit.withdraw(an_exit(ANN, task=ids[3]), from_interests=False)
         assert listed(owner=ANN) == [3, 2]
         assert listed(owner=ANN, before=ids[3]) == [2]
         assert listed(owner="owner:nobody") == []
@@ -174,49 +195,143 @@ def test_an_event_has_no_second_and_follows_the_one_before(store: SqlStore) -> N
         assert unit.events(TASK, limit=9) == [first, second]
 
 
-def test_interests_and_plans_replace_earlier_ones(store: SqlStore) -> None:
+def test_interests_and_replies_replace_earlier_ones(store: SqlStore) -> None:
     with_task(store)
     first = Interest(task=TASK, owner=ANN, value=None, salt="s", leaf="l", at_ms=1)
-    second = dataclasses.replace(first, value=1 / 3, salt="t", at_ms=2)
+    second = dataclasses.replace(first, value=1 / 3, salt="t", at_ms=2, zero_from=0.1)
     with store.begin() as unit:
         unit.put_interest(first)
         assert unit.interest(TASK, ANN) == first
         unit.put_interest(second)
         assert unit.interests(TASK) == [second]
         assert unit.count_interests(TASK) == 1
-        unit.put_plan(a_plan(ANN))
-        unit.put_plan(a_plan(BOB, tick=1))
-        assert unit.count_plans(TASK, tick=0) == 1
-        unit.put_plan(a_plan(ANN, tick=1, budget=0.25))
-        assert unit.plan(TASK, ANN) == a_plan(ANN, tick=1, budget=0.25)
-        assert unit.plans(TASK) == [a_plan(ANN, tick=1, budget=0.25), a_plan(BOB, tick=1)]
-        assert (unit.count_plans(TASK, tick=0), unit.count_plans(TASK, tick=1)) == (0, 2)
-        assert unit.plans(TASK, after=ANN, limit=1) == [a_plan(BOB, tick=1)]
         assert unit.interests(TASK, after=ANN) == []
+        unit.put_reply(a_reply(ANN))
+        unit.put_reply(a_reply(BOB, tick=1))
+        assert (unit.count_replies(TASK, 0), unit.count_replies(TASK, 1)) == (1, 1)
+        unit.put_reply(a_reply(ANN, budget=0.25))
+        unit.put_reply(a_reply(ANN, tick=1))
+        by_tick = [a_reply(ANN, budget=0.25), a_reply(ANN, tick=1)]
+        assert unit.replies_of(TASK, ANN) == by_tick
+        assert unit.replies(TASK, [BOB, ANN, CAT]) == {ANN: by_tick, BOB: [a_reply(BOB, tick=1)]}
+        assert (unit.count_replies(TASK, 0), unit.count_replies(TASK, 1)) == (1, 2)
 
 
-def test_lines_are_decided_counted_and_erased(store: SqlStore) -> None:
+def test_a_tick_waits_for_whoever_is_not_out_and_said_no_zero_below_it(store: SqlStore) -> None:
     with_task(store)
-    cat = "owner:cat"
+    dan = "owner:dan"
+    with store.begin() as unit:
+        for name in (ANN, BOB, CAT, dan):
+            unit.put_interest(an_interest(name))
+        assert unit.count_asked(TASK, total_budget=2.0) == 4
+        unit.put_reply(a_reply(ANN))
+        unit.put_reply(a_reply(BOB, budget=0.0))
+        unit.put_reply(a_reply(CAT, budget=0.0, tick=1))  # to another tick
+        unit.add_exit(an_exit(dan))
+        assert unit.count_asked(TASK, total_budget=2.0) == 3
+        assert unit.miss_tick(TASK, tick=0, total_budget=2.0, at_ms=5) == 1
+        assert unit.exit(TASK, CAT) == Exit(TASK, CAT, 0, "missed", 5)
+        assert unit.exits(TASK, [ANN, BOB, CAT, dan]).keys() == {CAT, dan}
+        assert unit.count_exits(TASK) == 2
+        assert unit.interest(TASK, BOB).zero_from == 2.0
+        assert unit.interest(TASK, ANN).zero_from is None
+        asked = {total: unit.count_asked(TASK, total_budget=total) for total in (1.9, 2.0, 3.0)}
+        assert asked == {1.9: 2, 2.0: 1, 3.0: 1}
+
+
+def test_a_zero_stands_from_the_smallest_total_that_it_was_said_to(store: SqlStore) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        unit.put_interest(an_interest(ANN))
+        for tick, total in enumerate((4.0, 2.0, 3.0, 1.0)):
+            if tick != 2:  # not asked: 3 is more than 2
+                unit.put_reply(a_reply(ANN, budget=0.0, tick=tick))
+            assert unit.miss_tick(TASK, tick=tick, total_budget=total, at_ms=5) == 0
+            assert unit.interest(TASK, ANN).zero_from == min((4.0, 2.0, 3.0, 1.0)[: tick + 1])
+        assert unit.exit(TASK, ANN) is None
+
+
+def test_an_exit_is_for_good_and_the_first_one_counts(store: SqlStore) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        unit.put_interest(an_interest(ANN))
+        unit.add_exit(an_exit(ANN, reason="missed", tick=3))
+        unit.add_exit(an_exit(ANN, reason="declined", tick=4))
+        assert unit.exit(TASK, ANN) == an_exit(ANN, reason="missed", tick=3)
+        unit.add_exit(an_exit(BOB))  # of somebody whose interest is not kept
+        assert unit.count_exits(TASK) == 1
+    with pytest.raises(FedbourseError), store.begin() as unit:
+        unit.add_exit(an_exit(CAT, reason="bored"))
+
+
+@pytest.mark.parametrize("from_interests", [False, True])
+def test_who_leaves_takes_its_replies_along_but_for_the_hashes_of_closed_ticks(
+    store: SqlStore, from_interests: bool
+) -> None:
+    with_task(store)
+    with store.begin() as unit:
+        for name in (ANN, BOB):
+            unit.put_interest(an_interest(name))
+            for tick in range(3):
+                unit.put_reply(a_reply(name, tick=tick))
+        unit.withdraw(an_exit(ANN, tick=2), from_interests=from_interests)
+        assert unit.replies_of(TASK, ANN) == [
+            dataclasses.replace(a_reply(ANN, tick=tick), budget=None, salt="") for tick in range(2)
+        ]
+        assert len(unit.replies_of(TASK, BOB)) == 3
+        assert [repliers(unit, tick) for tick in range(3)] == [[BOB]] * 3
+        assert unit.count_replies(TASK, 2) == 1
+        assert (unit.interest(TASK, ANN) is None) == from_interests
+        assert unit.exit(TASK, ANN) == an_exit(ANN, tick=2)
+
+
+def test_lines_are_decided_paid_dropped_and_erased(store: SqlStore) -> None:
+    with_task(store)
     with store.begin() as unit:
         unit.put_interest(Interest(TASK, ANN, 2.0, "s", "l", 1))
-        unit.put_plan(a_plan(ANN))
-        unit.add_lines(a_line(owner, position=n) for n, owner in enumerate((ANN, BOB, cat)))
+        unit.put_reply(a_reply(ANN))
+        unit.add_lines(a_line(owner, position=n) for n, owner in enumerate((ANN, BOB, CAT)))
         unit.add_lines([])
         unit.decide_line(TASK, ANN, "signed", signature="sig")
-        unit.decline_silent(TASK)
-        assert [unit.count_answer(TASK, ANN) for _ in range(3)] == [1, 2, 3]
-        states = [(line.owner, line.state, line.answered) for line in unit.lines(TASK)]
-        assert states == [(ANN, "signed", 3), (BOB, "declined", 0), (cat, "declined", 0)]
+        unit.decide_line(TASK, BOB, "declined")
+        unit.deliver(TASK, ANN, answered=3, earned=4)
+        unit.earn(TASK, ANN, 2)
+        unit.earn(TASK, CAT, 9)
+        rows = [
+            (line.owner, line.state, line.answered, line.earned, line.held)
+            for line in unit.lines(TASK)
+        ]
+        assert rows == [
+            (ANN, "signed", 3, 6, 0),
+            (BOB, "declined", 0, 0, 0),
+            (CAT, "offered", 0, 9, 0),
+        ]
         assert unit.lines(TASK, after=ANN, limit=1) == [unit.line(TASK, BOB, lock="change")]
-        assert unit.count_lines(TASK, state="declined") == 2
+        assert (unit.count_lines(TASK), unit.count_lines(TASK, state="declined")) == (3, 1)
 
         before = unit.line(TASK, ANN)
         unit.erase(TASK, ANN)
         assert unit.line(TASK, ANN) == dataclasses.replace(before, budget=None, salt="")
-        assert unit.plan(TASK, ANN) == dataclasses.replace(a_plan(ANN), budget=None, salt="")
+        assert unit.replies_of(TASK, ANN) == [
+            dataclasses.replace(a_reply(ANN), budget=None, salt="")
+        ]
         assert unit.interest(TASK, ANN) == Interest(TASK, ANN, None, "", "l", 1)
         assert unit.line(TASK, BOB).budget == 0.5
+
+        unit.drop_lines(TASK)
+        assert (unit.lines(TASK), unit.count_lines(TASK)) == ([], 0)
+        unit.add_lines([a_line(ANN)])
+        assert unit.line(TASK, ANN) == a_line(ANN)
+
+
+def test_no_line_holds_back_more_than_it_has_earned(store: SqlStore) -> None:
+    with_task(store)
+    for held, earned in ((-1, 0), (3, 2)):
+        line = dataclasses.replace(a_line(ANN), held=held, earned=earned)
+        with pytest.raises(FedbourseError), store.begin() as unit:
+            unit.add_lines([line])
+    with store.begin() as unit:
+        unit.add_lines([dataclasses.replace(a_line(ANN), held=2, earned=2)])
 
 
 def test_many_lines_are_stored_at_once(store: SqlStore) -> None:
@@ -237,10 +352,10 @@ def test_names_are_in_the_order_of_code_points(store: SqlStore) -> None:
     names = ["owner:" + end for end in ("a", "B", "_", "-", "é", "z", "Z", "\uffee", "😀", "a b")]
     with store.begin() as unit:
         for name in names:
-            unit.put_plan(a_plan(name))
+            unit.put_reply(a_reply(name))
             unit.put_interest(Interest(TASK, name, None, "", "", 1))
         unit.add_lines([a_line(name) for name in names])
-        assert [plan.owner for plan in unit.plans(TASK)] == sorted(names)
+        assert repliers(unit) == sorted(names)
         assert [interest.owner for interest in unit.interests(TASK)] == sorted(names)
         assert [line.owner for line in unit.lines(TASK)] == sorted(names)
         assert [line.owner for line in unit.lines(TASK, after="owner:a")] == [
@@ -257,8 +372,15 @@ def test_postgresql_is_told_to_compare_names_by_code_point(postgresql) -> None:
             "SELECT table_name || '.' || column_name FROM information_schema.columns"
             " WHERE table_schema = 'public' AND collation_name = 'C'"
         ).fetchall()
-    ordered = {"plans.owner", "interests.owner", "lines.owner", "answers.owner", "accounts.id"}
-    ordered |= {"tasks.id", "tokens.id", "transfers.id", "transfers.source", "plans.task"}
+    ordered = {
+        "replies.owner",
+        "exits.owner",
+        "interests.owner",
+        "lines.owner",
+        "answers.owner",
+        "accounts.id",
+    }
+    ordered |= {"tasks.id", "tokens.id", "transfers.id", "transfers.source", "replies.task"}
     assert ordered <= {name for (name,) in rows}
 
 
@@ -273,11 +395,12 @@ def test_floats_come_back_to_the_bit(store: SqlStore) -> None:
     owners = [f"owner:{n:04}" for n in range(len(floats))]
     with store.begin() as unit:
         for owner, number in zip(owners, floats, strict=True):
-            unit.put_plan(a_plan(owner, budget=number))
+            unit.put_reply(a_reply(owner, budget=number))
         unit.add_lines(a_line(o, budget=number) for o, number in zip(owners, floats, strict=True))
     exact = [struct.pack("<d", number) for number in floats]
     with store.read() as unit:
-        assert [struct.pack("<d", plan.budget) for plan in unit.plans(TASK)] == exact
+        replies = unit.replies(TASK, owners)
+        assert [struct.pack("<d", replies[owner][0].budget) for owner in owners] == exact
         assert [struct.pack("<d", line.budget) for line in unit.lines(TASK)] == exact
 
 
@@ -285,7 +408,7 @@ def test_floats_come_back_to_the_bit(store: SqlStore) -> None:
 def test_floats_that_cannot_come_back_are_refused(store: SqlStore, wrong: float) -> None:
     with_task(store)
     for write in (
-        lambda unit: unit.put_plan(a_plan(ANN, budget=wrong)),
+        lambda unit: unit.put_reply(a_reply(ANN, budget=wrong)),
         lambda unit: unit.add_lines([a_line(ANN, budget=wrong)]),
         lambda unit: unit.put_interest(Interest(TASK, ANN, wrong, "", "", 1)),
         lambda unit: unit.save_task(dataclasses.replace(a_task(), total_budget=wrong)),
@@ -452,27 +575,27 @@ def test_a_savepoint_undoes_only_what_is_inside(store: SqlStore) -> None:
     with store.begin() as unit:
         unit.add_task(a_task())
         with suppress(Conflict), unit.savepoint():
-            unit.put_plan(a_plan(ANN))
+            unit.put_reply(a_reply(ANN))
             unit.append_event(some_events(2)[1])
             pytest.fail("an event without the one before was stored")
         with unit.savepoint():
-            unit.put_plan(a_plan(BOB))
+            unit.put_reply(a_reply(BOB))
     with store.read() as unit:
-        assert [plan.owner for plan in unit.plans(TASK)] == [BOB]
+        assert repliers(unit) == [BOB]
 
 
 def test_a_reader_sees_one_moment_and_writes_nothing(store: SqlStore) -> None:
     with_task(store)
     with store.read() as unit:
-        assert unit.count_plans(TASK, tick=0) == 0
+        assert unit.count_replies(TASK, 0) == 0
         with store.begin() as writer:
-            writer.put_plan(a_plan(ANN))
-        assert unit.count_plans(TASK, tick=0) == 0
+            writer.put_reply(a_reply(ANN))
+        assert unit.count_replies(TASK, 0) == 0
     with pytest.raises(CannotWrite), store.read() as unit:
-        unit.put_plan(a_plan(BOB))
+        unit.put_reply(a_reply(BOB))
     with store.begin() as unit:
-        unit.put_plan(a_plan(BOB))
-        assert unit.count_plans(TASK, tick=0) == 2
+        unit.put_reply(a_reply(BOB))
+        assert unit.count_replies(TASK, 0) == 2
 
 
 def test_a_card_is_never_changed_by_anybody(store: SqlStore) -> None:
@@ -494,7 +617,7 @@ def test_what_is_erased_leaves_an_sqlite_file(tmp_path) -> None:
     with SqlStore(f"sqlite:///{file}") as store:
         with_task(store)
         with store.begin() as unit:
-            unit.put_plan(dataclasses.replace(a_plan(ANN), salt="pepper" * 9))
+            unit.put_reply(dataclasses.replace(a_reply(ANN), salt="pepper" * 9))
     assert b"pepper" * 9 in file.read_bytes()
     with SqlStore(f"sqlite:///{file}") as store, store.begin() as unit:
         unit.erase(TASK, ANN)

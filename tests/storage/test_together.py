@@ -16,7 +16,7 @@ from storage.records import (
     ANN,
     BOB,
     TASK,
-    a_plan,
+    a_reply,
     check_books,
     deposit,
     some_events,
@@ -43,14 +43,14 @@ def test_a_settlement_waits_for_plans_in_flight(store: SqlStore) -> None:
     def plan() -> None:
         with store.begin() as unit:
             unit.task(TASK, lock="share")
-            unit.put_plan(a_plan(ANN))
+            unit.put_reply(a_reply(ANN))
             holding.set()
             release.wait(20)
 
     def settle() -> int:
         with store.begin() as unit:
             unit.task(TASK, lock="change")
-            return len(unit.plans(TASK))
+            return unit.count_replies(TASK, 0)
 
     with ThreadPoolExecutor(2) as pool:
         planning = pool.submit(plan)
@@ -75,12 +75,12 @@ def test_plans_do_not_wait_for_each_other_on_postgresql(request) -> None:
         def plan(number: int) -> None:
             with store.begin() as unit:
                 unit.task(TASK, lock="share")
-                unit.put_plan(a_plan(f"owner:{number}"))
+                unit.put_reply(a_reply(f"owner:{number}"))
                 inside.wait(10)
 
         all_at_once(4, plan)
         with store.read() as unit:
-            assert unit.count_plans(TASK, tick=0) == 4
+            assert unit.count_replies(TASK, 0) == 4
 
 
 def test_twenty_repeats_of_one_write_have_one_effect(store: SqlStore) -> None:

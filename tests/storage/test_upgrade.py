@@ -13,7 +13,6 @@ from fedbourse.errors import FedbourseError, InvalidInput
 from fedbourse.storage import SqlStore
 from fedbourse.storage.engine import open_database
 from fedbourse.storage.golden import missing, required
-from fedbourse.storage.migrations.statements import statements as first_statements
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.upgrade import statements, upgrade
 from storage.records import ACME, TASK, a_task, check_books, deposit, with_task
@@ -21,7 +20,7 @@ from storage.test_together import all_at_once
 
 VERSION = """
 from alembic import op
-revision, down_revision = "0003", "0002"
+revision, down_revision = "1001", "1000"
 def upgrade():
     op.execute("CREATE TABLE novelty (a INTEGER)")
     op.execute("INSERT INTO novelty VALUES (1)")
@@ -47,7 +46,7 @@ def history(tmp_path: Path):
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def add(last: str) -> str:
-        (folder / "versions" / "0003_next.py").write_text(VERSION.format(last=last))
+        (folder / "versions" / "1001_next.py").write_text(VERSION.format(last=last))
         return str(folder)
 
     return add
@@ -94,28 +93,31 @@ def test_an_old_database_is_brought_up_with_its_records(store: SqlStore, databas
             upgrade(engine, script=history("pass"))
         with engine.connect() as connection:
             assert connection.scalar(text("SELECT count(*) FROM novelty")) == 1
-            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "0003"
+            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "1001"
             assert missing(connection) == []
     assert check_books(store) == {ACME: 5, "outside": -5}
     with store.read() as unit:
         assert unit._connection.scalar(text("SELECT id FROM tasks")) == TASK
 
 
-def test_a_database_of_the_first_version_is_brought_up(empty_database_url: str, kind: str) -> None:
+@pytest.mark.parametrize("version", ["0001", "0002"])
+def test_a_database_from_before_the_first_release_is_refused_in_one_sentence(
+    empty_database_url: str, version: str
+) -> None:
     with engine_of(empty_database_url) as engine:
         with engine.begin() as connection:
-            for statement in first_statements("0001_first", kind):
-                connection.exec_driver_sql(statement)
             connection.execute(text("CREATE TABLE fedbourse_version (version_num VARCHAR(32))"))
-            connection.execute(text("INSERT INTO fedbourse_version VALUES ('0001')"))
-            assert "table withdrawals" in missing(connection)
-            task = "INSERT INTO tasks VALUES ('t', 'b', '{}', 'open', 1, NULL, 0, NULL, 0, NULL"
-            connection.execute(text(f"{task}, NULL, '', '', 0, -1, '')"))
-        upgrade(engine)
-        with engine.begin() as connection:
-            assert missing(connection) == []
-            connection.execute(text("INSERT INTO withdrawals VALUES ('t', 'owner:ann', 1)"))
-            assert connection.scalar(text("SELECT count(*) FROM tasks")) == 1
+            connection.execute(text(f"INSERT INTO fedbourse_version VALUES ('{version}')"))
+            connection.execute(text("CREATE TABLE plans (budget INTEGER)"))
+        with pytest.raises(InvalidInput) as refusal:
+            SqlStore(empty_database_url)
+        with engine.connect() as connection:  # nothing was changed
+            tables = set(inspect(connection).get_table_names())
+    sentence = str(refusal.value)
+    assert f"before the first release of fedbourse (version {version})" in sentence
+    assert sentence.endswith("give the market a new database")
+    assert "\n" not in sentence
+    assert tables == {"fedbourse_version", "plans"}
 
 
 FAILURES = ['op.execute("SELECT nothing FROM nowhere")', "raise ZeroDivisionError", "DROPS"]

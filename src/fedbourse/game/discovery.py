@@ -140,6 +140,8 @@ class Discovery:
         before = self.ticks[-1] if self.ticks else None
         if before is None or before.newton is None:
             return True
+        if not math.isclose(tick.total_budget, before.newton, rel_tol=_ROUNDING):
+            return True  # it was not Newton's move: owners have left, and sums were others then
         if abs(tick.share_sum - 1.0) <= _ROUNDING * tick.positive:
             return True
         if not before.too_small:
