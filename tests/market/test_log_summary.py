@@ -6,12 +6,14 @@ from fedbourse.market import buying, log_summary, selling
 from fedbourse.market.log_summary import LogSummary, out_words, summary_of
 from fedbourse.market.task import State
 from fedbourse.wire.card import Deadlines
-from market.trading import BUYER
+from market.trading import BUYER, Trading, card
 from web.worlds import replied
 
 
 @pytest.fixture
-def funded(trading):
+def funded(store):
+    """A market whose buyer has money."""
+    trading = Trading(store)
     trading.fund(100_000_000)
     return trading
 
@@ -21,8 +23,6 @@ def of(trading, task):
 
 
 def test_a_draft_has_nothing_to_say(funded) -> None:
-    from market.trading import card
-
     assert of(funded, funded.do(buying.create, BUYER, card())) == LogSummary()
 
 
