@@ -170,6 +170,19 @@ def test_a_buyer_sees_its_money_and_its_tasks(client, town):
     assert f"<b>{held // CREDITS}</b>" in text
 
 
+def test_a_buyer_sees_what_went_to_owners_and_what_to_the_fund(client, town):
+    task = town.trading.in_training(town.owners, rounds=1)
+    for owner in town.owners[1:]:
+        town.trading.answer(owner, task)
+    town.trading.wait(task.card.deadlines.round_s)
+    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    signed_in(client, town)
+    text = client.get("/buy").text
+    assert f'data-label="Paid">{credits(10 * CREDITS - absent)}<' in text
+    assert f'data-label="Came back">0<small>{credits(absent)} to the fund</small>' in text
+    assert f"<b>{credits(absent)}</b>" in text
+
+
 def test_money_that_came_in_is_claimed_once(client, town):
     signed_in(client, town)
     before = town.trading.balance(BUYER.party)
