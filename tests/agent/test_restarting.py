@@ -118,6 +118,38 @@ def test_a_settlement_that_followed_while_the_device_was_away_is_signed(market, 
     assert len(market.decisions) == 2
 
 
+def test_a_restart_between_two_looks_is_not_taken_for_the_end(market, tmp_path) -> None:
+    folder = joined(tmp_path / "device", market)
+
+    def gone_meanwhile(mine: dict[str, Any]) -> dict[str, Any]:
+        del market.cheats["mine"]
+        market.restart()
+        return {**mine, "line": None, "terms": None}
+
+    market.cheats["mine"] = gone_meanwhile
+    outcome = followed(folder, Data(), until=ended)
+    assert len(market.plans) == 2
+    assert outcome.ledger.earned_micro == ENOUGH
+
+
+@pytest.mark.parametrize("error", ["Conflict", "NotFound"])
+def test_a_restart_that_comes_before_the_signature_is_followed(market, tmp_path, error) -> None:
+    folder = joined(tmp_path / "device", market)
+
+    def too_late(answer: Any) -> Any:
+        del market.cheats["decide"]
+        market.restart()
+        return problem(error, 409 if error == "Conflict" else 404)
+
+    market.cheats["decide"] = too_late
+    outcome = followed(folder, Data(), until=ended)
+    assert [(charged, closed) for _, charged, closed in accounts(folder)] == [
+        (0, True),
+        (ROUNDS, True),
+    ]
+    assert outcome.ledger.earned_micro == ENOUGH
+
+
 def test_terms_that_were_given_up_are_never_signed_again(market, tmp_path) -> None:
     folder = joined(tmp_path / "device", market)
     answered(folder, 0)

@@ -155,7 +155,7 @@ class Following:
             if self._confirmed is None or (
                 state == "settled" and self._confirmed != task["events"]
             ):
-                self._decide(task["events"])
+                self._decide(task)
             if state == "training" and self.deal.state == "signed" and goal == "ended":
                 self._train()
 
@@ -181,7 +181,7 @@ class Following:
         if reply not in deal.replies:
             contradiction = contradiction_of(reply, deal)
             if contradiction is not None:
-                self._leave(f"the device left, for its replies contradict: {contradiction}")
+                self._leave(f"left the task, since replies would contradict: {contradiction}")
                 return
             # Before it leaves: terms are only signed for a budget that was replied.
             self.deal = self._owner.deals.change(deal, replies=(*deal.replies, reply))
@@ -223,12 +223,14 @@ class Following:
 
     # settled
 
-    def _decide(self, events: int) -> None:
+    def _decide(self, task: dict[str, Any]) -> None:
         """Sign the terms, or decline them; say it again where the market has not heard."""
         deal, owner = self.deal, self._owner
         mine = self._client.mine(deal.task)
         line, offered = mine["line"], mine["terms"]
         if line is None:
+            if mine["exit"] is None and self._has_moved(task):
+                return  # the lines of a settlement go where the price is discovered again
             reason = (mine["exit"] or {}).get("reason")
             self._declined(OUTCOMES.get(str(reason), _NOT_CHOSEN))
             return
@@ -243,7 +245,7 @@ class Following:
                 "its folder is an old copy that has forgotten spend",
             )
         if deal.terms is not None and line["state"] == "signed":
-            self._confirmed = events
+            self._confirmed = task["events"]
             return
         try:
             terms = self._acceptable(offered)
@@ -259,11 +261,20 @@ class Following:
             return
         signed = deal.terms or self._client.sign(deal, terms, offered["market_signature"])
         self.deal = owner.deals.change(deal, state="signed", terms=signed)
-        self._client.decide(
-            deal.task, accept=True, terms_digest=digest(terms), signature=signed["signature"]
-        )
-        self._confirmed = events
+        try:
+            self._client.decide(
+                deal.task, accept=True, terms_digest=digest(terms), signature=signed["signature"]
+            )
+        except NotFound as error:  # settled anew meanwhile, without this owner
+            raise Conflict(str(error)) from None
+        self._confirmed = task["events"]
         self._tell("signed", budget=terms["budget"], payment_micro=terms["payment_micro"])
+
+    def _has_moved(self, task: dict[str, Any]) -> bool:
+        """Say whether a settled task has gone on since it was looked at."""
+        if task["state"] != "settled":
+            return False
+        return bool(self._client.task(self.deal.task)["events"] != task["events"])
 
     def _acceptable(self, offered: dict[str, Any]) -> dict[str, Any]:
         """Return the terms on offer if they follow from a reply, and the owner's rules allow it."""
