@@ -43,6 +43,12 @@ PLACES = {
     "tests/cli/test_trainings.py": "slow",
     "tests/cli/test_verify.py": "e2e",
     "tests/contracts": "flower",
+    "tests/dashboard/test_buyer_pages.py": "slow",
+    "tests/dashboard/test_ledger_pages.py": "slow",
+    "tests/dashboard/test_market_pages.py": "slow",
+    "tests/dashboard/test_owner_pages.py": "slow",
+    "tests/dashboard/test_report_pages.py": "slow",
+    "tests/dashboard/test_session.py": "slow",
     "tests/e2e": "e2e",
     "tests/e2e/test_flower.py": "flower",
     "tests/files/test_many_owners.py": "flower",
@@ -56,6 +62,7 @@ PLACES = {
     "tests/test_benchmarks.py": "slow",
     "tests/test_page_weight.py": "browser",
     "tests/web/test_hostile.py": "slow",  # needs schemathesis too
+    "tests/web/test_waiting.py": "slow",
 }
 """Files, or all files in a folder, that need more than the core even to be imported."""
 FIXTURES = {"_chromium": "browser", "postgresql": "postgres", "private_postgresql": "postgres"}

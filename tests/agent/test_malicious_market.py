@@ -113,6 +113,7 @@ def unpaid_at_the_market(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "receipt": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risked", [1, 2])
 @pytest.mark.parametrize("case", RECEIPTS, ids=lambda case: case.id)
 def test_without_a_receipt_no_more_rounds_are_risked(

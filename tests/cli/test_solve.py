@@ -181,6 +181,7 @@ def test_every_cost_and_model(run, cost, accuracy) -> None:
     assert document["accuracy_model"] == accuracy
 
 
+@pytest.mark.slow
 def test_other_options_reach_the_game(run) -> None:
     Path("m.txt").write_text("1000 2000 500 800")
     code, out, _ = run(

@@ -229,6 +229,7 @@ def test_no_reward_pays_where_entry_is_dearer_than_the_model() -> None:
     assert "no reward pays" in offer.reason
 
 
+@pytest.mark.slow
 def test_caps_bound_what_a_reward_can_buy() -> None:
     free = best_reward(VALUES, PAPER, weight=20, accuracy="precision")
     capped = best_reward(VALUES, PAPER, weight=20, accuracy="precision", caps=0.01)
@@ -291,6 +292,7 @@ def test_the_mean_over_draws_is_searched_beyond_its_grid() -> None:
         assert mean <= offer.utility + 2e-3
 
 
+@pytest.mark.slow
 def test_a_buyer_who_gains_nothing_offers_nothing() -> None:
     for cost in ("linear", "exponential"):
         offer = best_reward(

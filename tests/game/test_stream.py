@@ -164,6 +164,7 @@ class Counted:
         return iter(self.parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cost", ["quadratic", "exponential", OwnCost()], ids=["quadratic", "exponential", "own"]
 )

@@ -35,7 +35,7 @@ from market.life_sale import Sale
 from market.trading import OPERATOR, best_budget, caller, card, noise
 
 INTERESTS = ("withholds", "tells", "absent")
-REPLIES = ("best", "zero", "huge", "stale", "silent", "third")
+REPLIES = ("best", "zero", "huge", "stale", "silent", "third", "jumps")
 DECISIONS = ("sign", "decline", "silent")
 ANSWERS = ("right", "silent", "next round", "last round", "other", "short", "zeros", "nan")
 TASK = st.integers(0, 4)
@@ -294,6 +294,8 @@ class Life(LifeLaws):
             sale.replies.pop((sale.tick, name), None)
             if sale.state is State.OPEN:
                 sale.interested.discard(name)
+            else:
+                sale.renew(self.now, sale.tick)
             with self.trading.store.read() as unit:
                 replies = unit.replies_of(sale.id, name)
             assert [each.tick for each in replies] == sorted(
@@ -341,7 +343,9 @@ class Life(LifeLaws):
 
     def plan_one(self, sale, task, owner, reply) -> None:
         name = owner.name
-        budget = {"zero": 0.0, "huge": MAX_RHO, "third": 1 / 3, "stale": 1.0}.get(reply)
+        jump = MAX_RHO if task.tick % 2 else 1 / 3
+        said = {"zero": 0.0, "huge": MAX_RHO, "third": 1 / 3, "stale": 1.0, "jumps": jump}
+        budget = said.get(reply)
         budget = best_budget(owner, task) if budget is None else budget
         options = {"tick": task.tick, "budget": budget, "previous": task.offer}
         refused = None

@@ -16,7 +16,7 @@ from fedbourse.market.lifecycle import Command
 from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
 from fedbourse.wire.keys import SigningKey
-from market.life_sale import TICKS_MAX, Sale, largest_remainder
+from market.life_sale import PLANS_MS, TICK_MS, TICKS_MAX, Sale, largest_remainder
 from market.trading import Trading, caller
 
 BUYERS = [caller("buyer:acme"), caller("buyer:bell")]
@@ -103,7 +103,7 @@ class LifeModel(RuleBasedStateMachine):
         return Conflict if len(sale.interested) < sale.least else None
 
     def now_announced(self, sale: Sale) -> None:
-        sale.state, sale.deadline = State.ANNOUNCED, self.now + 3600_000
+        sale.state, sale.deadline = State.ANNOUNCED, self.now + PLANS_MS
         self.next_tick(sale)
 
     def next_tick(self, sale: Sale) -> None:
@@ -112,7 +112,7 @@ class LifeModel(RuleBasedStateMachine):
         assert task.state is State.ANNOUNCED
         assert task.totals[:-1] == tuple(sale.totals)
         sale.totals.append(task.total_budget)
-        sale.state, sale.tick_ends = State.ANNOUNCED, min(self.now + 60_000, sale.deadline)
+        sale.state, sale.tick_ends = State.ANNOUNCED, min(self.now + TICK_MS, sale.deadline)
 
     def now_settled(self, sale: Sale) -> bool:
         """Settle at the qualifying tick; False where that cannot be."""
@@ -162,9 +162,11 @@ class LifeModel(RuleBasedStateMachine):
                 self.now_cancelled(sale)
 
     def tick_over(self, sale: Sale) -> bool:
-        sale.close_tick()
+        if sale.close_tick():
+            sale.renew(self.now, len(sale.totals))
         last = len(sale.totals) - sale.first_tick >= TICKS_MAX
-        if self.now >= sale.deadline or sale.too_few() or last or sale.converged():
+        over = self.now + TICK_MS > sale.deadline
+        if over or sale.too_few() or last or sale.converged():
             return self.now_settled(sale)
         task = self.trading.task(sale.id)
         if len(task.totals) == len(sale.totals):  # no smaller total is announced
@@ -181,7 +183,7 @@ class LifeModel(RuleBasedStateMachine):
             self.now_reviewed(sale)
             return True
         sale.strike_out()
-        sale.deadline = self.now + 3600_000
+        sale.renew(self.now, len(sale.totals))
         if sale.too_few():
             return False
         if sale.converged():

@@ -10,6 +10,8 @@ from fedbourse.market.task import State
 
 CONVERGED = 1e-6
 TICKS_MAX = 60
+PLANS_MS = 3_600_000
+TICK_MS = 60_000
 
 
 @dataclass
@@ -110,14 +112,19 @@ class Sale:
             return False
         return math.log(self.totals[high] / max(small)) <= math.log1p(CONVERGED)
 
-    def close_tick(self) -> None:
-        """Who had to reply and did not is out; a zero stands from here on."""
-        total, replied = self.totals[-1], self.replied()
-        for owner in self.asked():
+    def close_tick(self) -> bool:
+        """Who had to reply and did not is out; a zero stands from here on. Say if anybody is out."""
+        total, replied, asked = self.totals[-1], self.replied(), self.asked()
+        for owner in asked:
             if owner not in replied:
                 self.out[owner] = "missed"
             elif not self.replies[self.tick, owner]:
                 self.zero_from[owner] = total
+        return not asked <= replied
+
+    def renew(self, now: int, first_tick: int) -> None:
+        """Somebody is out: the others have all ticks and all time again."""
+        self.first_tick, self.deadline = first_tick, now + PLANS_MS
 
     def strike_out(self) -> None:
         """Who declined, or did not sign in time, is out."""
@@ -125,7 +132,6 @@ class Sale:
             if said != "signed":
                 self.out[owner] = "declined" if said == "declined" else "unsigned"
         self.pay, self.decided, self.settled_tick = {}, {}, None
-        self.first_tick = len(self.totals)
 
     def sellers(self) -> dict | None:
         """Who sells what at the qualifying tick; None where the task cannot be settled."""

@@ -64,6 +64,7 @@ FALSE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", ROUNDS)
 @pytest.mark.parametrize("clip_to_noise", [0.01, 0.5, 5.0])
 @pytest.mark.parametrize("signal", [0.0, 1.0])

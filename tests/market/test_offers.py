@@ -101,6 +101,7 @@ def test_where_a_value_is_withheld_the_first_total_uses_none() -> None:
     assert totals.pop() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", [10.0, "best", "best-reported"])
 @pytest.mark.parametrize("max_reward", [10.0, 500.0])
 def test_every_source_of_the_reward_leads_to_a_trade(store, reward, max_reward) -> None:

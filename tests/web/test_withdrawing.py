@@ -20,6 +20,7 @@ def ask(world, person, method, path, **options):
     return send(world.client, world.request(person, method, path, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["open", "announced"])
 @pytest.mark.parametrize("proof", ["token", "device"])
 def test_an_owner_withdraws_once_however_often_it_asks(world, state, proof):
