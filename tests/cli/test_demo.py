@@ -92,8 +92,8 @@ def test_money_is_conserved_and_budgets_are_kept(demo, dropout, weights) -> None
     report = trade(demo, *SMALL, "--dropout", dropout, "--weights", weights)
     money = report["money"]
     assert money["payments_micro"] == money["reward_micro"] == 1_000_000
-    assert money["earned_micro"] + money["refunded_micro"] == money["reward_micro"]
-    assert money["escrow_micro"] == 0
+    assert money["earned_micro"] + money["fund_micro"] == money["reward_micro"]
+    assert money["refunded_micro"] == money["escrow_micro"] == 0
     balances: dict[str, int] = {}
     for line in report["transfers"]:
         balances[line["source"]] = balances.get(line["source"], 0) - line["amount"]
@@ -104,8 +104,9 @@ def test_money_is_conserved_and_budgets_are_kept(demo, dropout, weights) -> None
         assert owner["earned_micro"] == owner["payment_micro"] * owner["answered"] // 8
         assert owner["spent"] == pytest.approx(owner["budget"] * owner["answered"] / 8)
         assert owner["spent"] <= owner["budget"] <= owner["lifetime_cap"]
+    assert balances.get("fund", 0) == money["fund_micro"]
     if dropout == "1":
-        assert money["refunded_micro"] == 1_000_000
+        assert money["fund_micro"] == 1_000_000
 
 
 def test_pay_is_proportional_to_the_budget(demo) -> None:
@@ -134,7 +135,11 @@ def test_exact_noise_differs_from_run_to_run(demo) -> None:
 def test_nobody_gains_by_another_budget_whether_caps_bind_or_not(demo, reward) -> None:
     report = trade(demo, *SMALL[:-1], reward)
     assert 0 <= report["regret"] <= 1e-9 * float(reward)
-    assert report["announcements"][-1] == pytest.approx(report["total_budget"], rel=1e-9)
+    # Owners sell what they replied to the lowest total that is not below it, found to 1e-6: each of
+    # n owners moves by less than P does.
+    sold = report["total_budget"]
+    settled = min(total for total in report["announcements"] if total >= sold * (1 - 1e-12))
+    assert settled == pytest.approx(sold, rel=1e-6 * report["participants"])
 
 
 @pytest.mark.slow

@@ -60,7 +60,9 @@ def test_a_repeated_round_gets_the_stored_answer(world) -> None:
 
 def test_a_sigma_of_the_servers_own_is_never_looked_at(world, tmp_path_factory) -> None:
     told = LocalWorld(tmp_path_factory.mktemp("local")).ask(0, round=0)
-    assert world.ask(0, round=0, sigma=1e-9) == told
+    update = np.frombuffer(world.ask(0, round=0, sigma=1e-9))
+    # Devices sum their records in an order of their own: the last bits may differ.
+    np.testing.assert_allclose(update, np.frombuffer(told), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class Sale:
         return math.log(self.totals[high] / max(small)) <= math.log1p(CONVERGED)
 
     def close_tick(self) -> bool:
-        """Who had to reply and did not is out; a zero stands from here on. Say if anybody is out."""
+        """Who had to reply and did not is out; a zero stands. Say whether anybody is out now."""
         total, replied, asked = self.totals[-1], self.replied(), self.asked()
         for owner in asked:
             if owner not in replied:
