@@ -100,11 +100,14 @@ def test_on_made_up_data_the_papers_formula_is_the_farthest_off() -> None:
     assert errors["paper"] > 0.1
 
 
-@pytest.mark.parametrize("task", [DIGITS, SYNTHETIC], ids=["digits", "synthetic"])
-def test_a_fitted_model_predicts_unseen_rewards_within_two_points(task) -> None:
+@pytest.mark.parametrize(
+    ("task", "seeds"), [(DIGITS, 12), (SYNTHETIC, 24)], ids=["digits", "synthetic"]
+)
+def test_a_fitted_model_predicts_unseen_rewards_within_two_points(task, seeds) -> None:
     assert not set(PILOT_FACTORS) & set(HELD_OUT_FACTORS)
-    study = run_pilot_study(task, weights="precision", seeds=12)
-    assert all(check.measured.count == 12 for check in study.checks)
+    # With 12 seeds of the synthetic task the measured means alone are uncertain by 1.6 points.
+    study = run_pilot_study(task, weights="precision", seeds=seeds)
+    assert all(check.measured.count == seeds for check in study.checks)
     assert len(study.checks) == len(HELD_OUT_FACTORS)
     assert study.largest_error <= 0.02
     uncalibrated = [
