@@ -35,11 +35,10 @@ lint: $(CORE) ## check style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# To compile all tests anew takes longer than to run many of them.
-check: export PYTHONDONTWRITEBYTECODE :=
-
-# Tests run side by side: threads of each would only get in each other's way.
+# Tests run side by side: threads of each would only get in each other's way. What is compiled is
+# kept, also where the environment says otherwise: tests start hundreds of processes.
 check tests coverage: export OMP_NUM_THREADS := 1
+check tests coverage: export PYTHONDONTWRITEBYTECODE :=
 
 tests: $(READY) browser ## run the tests only
 	$(BIN)/pytest --numprocesses 3 --dist worksteal
