@@ -37,9 +37,23 @@ from market.trading import OPERATOR, best_budget, caller, card, noise
 INTERESTS = ("withholds", "tells", "absent")
 REPLIES = ("best", "zero", "huge", "stale", "silent", "third", "jumps")
 DECISIONS = ("sign", "decline", "silent")
-ANSWERS = ("right", "silent", "next round", "last round", "other", "short", "zeros", "nan")
-TASK = st.integers(0, 4)
-DICE = st.integers(0, 2**16)
+ANSWERS = ("right", *["silent"] * 4, "next round", "last round", "other", "short", "zeros", "nan")
+DEPOSITS = (*[90_000_000] * 4, 12_000_000, 2)
+TASK = range(5)
+DICE = range(2**16 + 1)
+YES_NO = (False, True)
+CHOICES: dict[str, dict] = {}
+"""Of what each rule's arguments are drawn."""
+
+
+def drawn(**choices):
+    """Make a rule of a method: its arguments are drawn from these."""
+
+    def as_rule(method):
+        CHOICES[method.__name__] = choices
+        return rule(**{name: st.sampled_from(some) for name, some in choices.items()})(method)
+
+    return as_rule
 
 
 def by_dice(dice: int, said: tuple) -> list:
@@ -58,17 +72,17 @@ class Life(LifeLaws):
 
     # -- money -------------------------------------------------------------------------------------
 
-    @initialize(amounts=st.tuples(*[st.sampled_from([90_000_000] * 4 + [12_000_000, 2])] * 2))
+    @initialize(amounts=st.tuples(*[st.sampled_from(DEPOSITS)] * 2))
     def first_deposits(self, amounts) -> None:
         for buyer, amount in zip(BUYERS, amounts, strict=True):
             self.deposit(BUYERS.index(buyer), amount, False)
 
-    @rule(
-        act=st.sampled_from(["deposit", "repeat", "withdraw"]),
-        who=st.integers(0, 1 + OWNERS),
-        amount=st.integers(1, 12_000_000),
-        part=st.sampled_from(["1", "half", "all", "more"]),
-        operator=st.booleans(),
+    @drawn(
+        act=("deposit", "repeat", "withdraw"),
+        who=range(2 + OWNERS),
+        amount=range(1, 12_000_001),
+        part=("1", "half", "all", "more"),
+        operator=YES_NO,
     )
     def money_moves(self, act, who, amount, part, operator) -> None:
         if act == "deposit":
@@ -109,15 +123,15 @@ class Life(LifeLaws):
     # -- the buyer ---------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.sales) < 6)
-    @rule(
-        who=st.integers(0, 1),
-        reward=st.sampled_from([9_999_999, 7, 1_000_001, 10, 3]),
-        pays=st.sampled_from(["fund", "refund", "share", "upfront"]),
-        rounds=st.integers(1, 3),
-        least=st.sampled_from([2, 2, 2, 3]),
-        review=st.sampled_from([0, 0, 600]),
-        least_total=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
-        far=st.sampled_from(["", *["answers"] * 6, "training", "settled", "announced", "open"]),
+    @drawn(
+        who=range(0, 2),
+        reward=(9_999_999, 7, 1_000_001, 10, 3),
+        pays=("fund", "refund", "share", "upfront"),
+        rounds=range(1, 4),
+        least=(2, 2, 2, 3),
+        review=(0, 0, 600),
+        least_total=(0.0, 0.0, 0.0, 0.5),
+        far=("", *["answers"] * 6, "training", "settled", "announced", "open"),
         dice=DICE,
     )
     def create(self, *, who, reward, pays, rounds, least, review, least_total, far, dice) -> None:
@@ -180,10 +194,10 @@ class Life(LifeLaws):
                 break
 
     @precondition(lambda self: self.sales)
-    @rule(
+    @drawn(
         which=TASK,
-        command=st.sampled_from(["open", "announce", "train"]),
-        stray=st.booleans(),
+        command=("open", "announce", "train"),
+        stray=YES_NO,
     )
     def push(self, which, command, stray) -> None:
         needed = {
@@ -216,9 +230,9 @@ class Life(LifeLaws):
             self.now_training(sale)
 
     @precondition(lambda self: self.sales)
-    @rule(
+    @drawn(
         which=TASK,
-        who=st.sampled_from(["other buyer", "owner", "auditor", "operator", "buyer"]),
+        who=("other buyer", "owner", "auditor", "operator", "buyer"),
     )
     def cancel(self, which, who) -> None:
         sale = self.one(which)
@@ -241,12 +255,12 @@ class Life(LifeLaws):
     # -- owners ------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.sales)
-    @rule(
+    @drawn(
         which=TASK,
-        what=st.sampled_from(["answer", "answer", "decide", "plan", "interest", "withdraw"]),
+        what=("answer", "answer", "decide", "plan", "interest", "withdraw"),
         dice=DICE,
-        times=st.integers(1, 8),
-        moves=st.sampled_from([True, True, False]),
+        times=range(1, 9),
+        moves=(True, True, False),
     )
     def owners_act(self, which, what, dice, times, moves) -> None:
         if what == "interest":
@@ -435,7 +449,7 @@ class Life(LifeLaws):
                 self.answer_one(sale, owner, again)
 
     @precondition(lambda self: self.sales)
-    @rule(which=TASK, who=st.integers(0, OWNERS - 1))
+    @drawn(which=TASK, who=range(OWNERS))
     def erase(self, which, who) -> None:
         sale, owner = self.one(which, *ENDED), self.owners[who]
         allowed = sale.state in ENDED and owner.name in sale.interested
@@ -443,9 +457,9 @@ class Life(LifeLaws):
 
     # -- time --------------------------------------------------------------------------------------
 
-    @rule(
-        seconds=st.sampled_from([0.0, 0.0, SHORT, 61.0, 301.0, 601.0, 3601.0, 86_401.0]),
-        acts=st.sampled_from([True, True, False]),
+    @drawn(
+        seconds=(0.0, 0.0, SHORT, 61.0, 301.0, 601.0, 3601.0, 86_401.0),
+        acts=(True, True, False),
     )
     def time_passes(self, seconds, acts) -> None:
         self.trading.time_ms += int(seconds * 1000)
@@ -476,5 +490,29 @@ class Life(LifeLaws):
 
 
 def run_life(stores, examples: int, *, steps: int = 25, **options) -> None:
+    """Let Hypothesis draw lives."""
     chosen = settings(max_examples=examples, stateful_step_count=steps, **options)
     run_state_machine_as_test(lambda: Life(stores), settings=chosen)
+
+
+def run_same_lives(stores, lives: int, *, steps: int) -> None:
+    """Play lives that are drawn without Hypothesis: the same ones whatever else was imported."""
+    for number in range(lives):
+        random = Random(number)
+        life = Life(stores)
+        try:
+            life.first_deposits(random.choices(DEPOSITS, k=2))
+            for _ in range(steps):
+                rules = [
+                    name
+                    for name in (*CHOICES, *["create"] * 3)
+                    if (len(life.sales) < 6 if name == "create" else life.sales)
+                ]
+                name = random.choice(rules)
+                chosen = {each: random.choice(some) for each, some in CHOICES[name].items()}
+                getattr(life, name)(**chosen)
+                life.the_books_hold()
+                life.states_follow_the_table_and_the_log_is_whole()
+                life.owners_are_where_they_should_be()
+        finally:
+            life.teardown()

@@ -12,7 +12,7 @@ from examples import at_most
 from fedbourse.errors import FedbourseError
 from market.life_faults import FAULTS
 from market.life_laws import postgresql_stores, sqlite_stores
-from market.life_machine import run_life
+from market.life_machine import run_life, run_same_lives
 
 
 def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
@@ -30,11 +30,9 @@ def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
 def test_planted_faults_are_caught(fault, sqlite_template, monkeypatch) -> None:
     fault(monkeypatch)
     with pytest.raises((AssertionError, FedbourseError, pytest.fail.Exception)):
-        run_life(
-            sqlite_stores(sqlite_template),
-            300,
-            steps=12,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-        )
+        run_same_lives(sqlite_stores(sqlite_template), 200, steps=8)
+
+
+@pytest.mark.slow
+def test_without_a_fault_the_same_lives_are_whole(sqlite_template) -> None:
+    run_same_lives(sqlite_stores(sqlite_template), 5, steps=8)
