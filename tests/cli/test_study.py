@@ -85,7 +85,7 @@ def test_figures_need_their_extra(capsys, monkeypatch, tmp_path) -> None:
 
 def test_deviations_leave_a_table_and_a_figure(capsys, tmp_path) -> None:
     only = "acting-cheaper,early-settlement,smallest-budget"
-    arguments = ["study", "deviations", "--only", only, "--plays", "8", "--out", str(tmp_path)]
+    arguments = ["study", "deviations", "--only", only, "--plays", "2", "--out", str(tmp_path)]
     assert main([*arguments, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {Path(file).name for file in document["files"]} == {
@@ -93,7 +93,7 @@ def test_deviations_leave_a_table_and_a_figure(capsys, tmp_path) -> None:
     }  # fmt: skip
     cheaper, early, minimum = document["rows"]
     assert cheaper["intended"] == pytest.approx(10 / 9, abs=1e-5)
-    assert early["gain_before"] > 0.5
+    assert early["gain_before"] > 0.2  # of two plays; tests/study finds more
     assert early["gain_after"] == 0.0
     assert early["refusal"] == "settle is for the market; the caller is buyer"
     assert minimum["before"] is None

@@ -98,15 +98,17 @@ def test_killed_at_every_step_a_market_keeps_all_its_promises(
                 folder,
                 database=database,
                 places=("before", "middle", "after"),
-                places_again=("before", "after"),
+                # What is written again is struck again where a start is cheap.
+                places_again=("before", "after") if kind == "sqlite" else (),
             )
         )
         assert trade.run() == undisturbed
         assert not [check for check in trade.verified() if check.passed is False]
         market = trade.market
         strikes = check_that_every_step_was_struck(market, WRITES | BY_ITSELF | START)
-        assert strikes == market.starts - 1 > 120
-        assert market.checks > 120
+        least = 120 if kind == "sqlite" else 70
+        assert strikes == market.starts - 1 > least
+        assert market.checks > least
         assert "Traceback" not in (market.folder / LOG).read_text()
 
 

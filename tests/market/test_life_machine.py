@@ -22,7 +22,7 @@ def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
         stores = postgresql_stores(request.getfixturevalue("postgresql"))
     # To shrink a life takes Hypothesis minutes; the seed that it prints is enough to see it again.
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
-    run_life(stores, at_most(20 if kind == "sqlite" else 15), phases=phases)
+    run_life(stores, at_most(12 if kind == "sqlite" else 8), phases=phases)
 
 
 @pytest.mark.slow
