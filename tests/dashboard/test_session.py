@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 from fastapi import APIRouter, Depends
 
-from fedbourse.dashboard import session, visits
+from fedbourse.dashboard import problem_pages, session, visits
 from fedbourse.dashboard.forms import Form
 from fedbourse.dashboard.pages import HEADERS, POLICY, form_fields, page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
@@ -365,6 +365,27 @@ def test_htmx_is_sent_to_the_sign_in_as_a_whole(client, notes):
     headers = {"hx-request": "true", "hx-current-url": "http://testserver/tasks/1?x=2"}
     answer = client.get("/test/form", headers=headers)
     assert answer.headers["hx-redirect"] == "/sign-in?next=%2Ftasks%2F1%3Fx%3D2"
+
+
+@pytest.mark.parametrize("address", ["http://[", "http://[::1", "//", "\\", "javascript:alert(1)"])
+def test_htmx_on_a_page_that_is_none_is_sent_to_the_sign_in_all_the_same(client, notes, address):
+    answer = client.get("/test/form", headers={"hx-request": "true", "hx-current-url": address})
+    assert answer.status_code == 401
+    assert answer.headers["hx-redirect"] == "/sign-in?next=%2F"
+    assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_a_fault_of_the_pages_of_problems_is_a_problem_with_headers(client, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr(problem_pages, "_answer", broken)
+    answer = client.get("/nowhere")
+    assert (answer.status_code, answer.json()["code"]) == (500, "FedbourseError")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "secret of the inside" not in answer.text
+    assert "secret of the inside" in caplog.text
 
 
 def test_an_error_inside_says_nothing_of_it(client, town, notes):

@@ -29,7 +29,7 @@ from web.route_table import (
     plain,
     request_of,
 )
-from web.worlds import World, asked, dump, send, signed
+from web.worlds import Person, World, asked, dump, send, signed
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -93,6 +93,31 @@ def test_a_route_is_refused_to_everybody_it_is_not_for(quiet_world, route):
         proved = person in KNOWN and route[1] != "/v1/enrolments"
         assert_refused(answer, *((403, 404) if proved else (401, 404)))
     assert dump(world.store) == before
+
+
+UNKNOWN = ("stranger", "nobody's token", "expired", "revoked", "retired device", "unknown device")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=" ".join)
+def test_whoever_the_market_does_not_know_never_takes_the_writers_lock(
+    quiet_world, route, monkeypatch
+):
+    world = quiet_world
+
+    def begun(*_, **__):
+        raise AssertionError("a stranger began a write")
+
+    monkeypatch.setattr(world.store, "begin", begun)
+    for person in UNKNOWN:
+        answer = send(world.client, request_of(world, route, person))
+        assert answer.status_code < 500, answer.text
+    if route[1] == "/v1/enrolments":
+        made_up = Person(key=SigningKey.generate())
+        body = {"token": "fbe_" + "A" * 43, "public_key": made_up.key.public}
+        now = world.trading.time_ms
+        answer = send(world.client, asked(made_up, *route, body=body, now_ms=now))
+        assert answer.status_code == 401
+        assert "does not know this enrolment token" in answer.json()["detail"]
 
 
 PROVED = [route for route in ROUTES if not plain(route)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from types import SimpleNamespace
 from typing import Annotated
 
 import pytest
@@ -11,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Query
 
 from fedbourse import errors
 from fedbourse.errors import FedbourseError, Refused
+from fedbourse.web import problems
 from fedbourse.web.bodies import Body
 from fedbourse.web.limits import SecurityHeaders
 from fedbourse.web.problems import LastResort, add_problem_handlers
@@ -98,6 +100,26 @@ def test_the_unexpected_is_logged_and_not_shown(client, caplog):
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
     assert SECRET in caplog.text
+
+
+def test_one_fault_is_written_once_a_minute_with_how_often_it_came(caplog, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(problems, "time", SimpleNamespace(monotonic=lambda: now))
+    with toy() as client, caplog.at_level(logging.ERROR, logger="fedbourse.web"):
+        for _ in range(50):
+            assert client.get("/crash").status_code == 500
+        assert len(caplog.records) == 1
+        now += 61
+        client.get("/crash")
+    assert len(caplog.records) == 2
+    assert "and 49 times since it was last written" in caplog.text
+
+
+def test_of_many_kinds_of_faults_few_are_remembered():
+    faults = problems.Faults(kinds_max=3)
+    for number in range(10):
+        faults.note(type(f"Fault{number}", (Exception,), {})(), "GET /")
+    assert len(faults._seen) == 3
 
 
 HOSTILE = {

@@ -20,6 +20,8 @@ from fedbourse.dashboard.steps import router as steps
 from fedbourse.dashboard.task_pages import router as task
 from fedbourse.dashboard.verify_pages import router as verify
 from fedbourse.dashboard.withdrawing import router as withdrawing
+from fedbourse.web.limits import SecurityHeaders
+from fedbourse.web.problems import LastResort
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -60,3 +62,6 @@ def add_dashboard(app: FastAPI) -> None:
                 route.methods.add("HEAD")
         app.include_router(router, include_in_schema=False)
     app.add_middleware(ProblemPages)
+    # Nothing runs outside these two: a fault of the pages themselves is a problem, with headers.
+    app.add_middleware(LastResort)
+    app.add_middleware(SecurityHeaders)

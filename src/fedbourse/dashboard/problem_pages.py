@@ -69,9 +69,9 @@ def _answer(scope: Scope, problem: dict[str, Any]) -> Response:
     status = problem["status"]
     headers = Headers(scope=scope)
     if status == 401 and headers.get("hx-request") == "true":
-        seen = urlsplit(headers.get("hx-current-url", "/"))
         answer = page(None, "problem.html", status=401, title=_TITLES[401], sentence="")
-        answer.headers["HX-Redirect"] = sign_in_address(_target(seen.path, seen.query))
+        seen = _page_seen(headers.get("hx-current-url", "/"))
+        answer.headers["HX-Redirect"] = sign_in_address(seen)
         return answer
     if status == 401 and scope["method"] in ("GET", "HEAD"):
         query = scope["query_string"].decode("latin-1")
@@ -84,6 +84,15 @@ def _answer(scope: Scope, problem: dict[str, Any]) -> Response:
         title=_TITLES.get(status, _phrase(status)),
         sentence=sentence[:1].upper() + sentence[1:].rstrip(".") + ".",
     )
+
+
+def _page_seen(address: str) -> str:
+    """Return the path of the page that htmx says it is on; the market's page for nonsense."""
+    try:
+        seen = urlsplit(address)
+    except ValueError:
+        return "/"
+    return _target(seen.path, seen.query)
 
 
 def _target(path: str, query: str) -> str:

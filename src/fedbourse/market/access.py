@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _DAY_MS = 24 * 3600 * 1000
 DAYS_MAX = 3660
 HOURS_MAX = 24 * 366
+_NO_ENROLMENT = "the market does not know this enrolment token, or it is used or too old"
 
 
 def issue_token(
@@ -87,19 +88,29 @@ def issue_enrolment(
     return enrolment, id
 
 
+def check_enrolment(unit: Unit, token: object) -> None:
+    """Refuse whoever never was given a one-time token, by a read: strangers cause no write.
+
+    One that is used passes, since a device may repeat what it was not answered.
+    """
+    if not isinstance(token, str) or not token.startswith("fbe_"):
+        raise NotSignedIn("an enrolment token begins with fbe_")
+    if not unit.has_enrolment(hash_of(token)):
+        raise NotSignedIn(_NO_ENROLMENT)
+
+
 def enrol(market: Market, unit: Unit, *, token: str, device: str, public_key: str) -> Device:
     """Take in a device that holds a one-time token; the owner's device before it is retired.
 
     That the request was signed with this key is the route's to check.
     """
-    if not isinstance(token, str) or not token.startswith("fbe_"):
-        raise NotSignedIn("an enrolment token begins with fbe_")
+    check_enrolment(unit, token)
     known = unit.device(device)
     if known is not None:
         raise InvalidInput(f"device {device} has enrolled before; enrol a new key")
     owner = unit.use_enrolment(hash_of(token), at_ms=market.now_ms())
     if owner is None:
-        raise NotSignedIn("the market does not know this enrolment token, or it is used or too old")
+        raise NotSignedIn(_NO_ENROLMENT)
     made = Device(id=device, owner=owner, public_key=public_key, enrolled_ms=market.now_ms())
     unit.put_device(made)
     return made

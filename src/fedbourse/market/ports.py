@@ -284,6 +284,9 @@ class Identities(Protocol):
     def add_enrolment(self, enrolment: Enrolment) -> None:
         """Store a one-time token."""
 
+    def has_enrolment(self, hash: str) -> bool:
+        """Say whether there ever was a one-time token with this hash, used and old ones too."""
+
     def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
         """Use up a one-time token and return its owner; None where it is unknown, old or used."""
 

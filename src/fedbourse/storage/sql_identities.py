@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, select, update
+from sqlalchemy import and_, bindparam, delete, exists, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.parties import Device, Enrolment, Token
@@ -64,6 +64,10 @@ class SqlIdentities(Part):
         """Store a one-time token."""
         if not self._add(enrolments, vars(enrolment)):
             raise Conflict("this one-time token is stored already")
+
+    def has_enrolment(self, hash: str) -> bool:
+        """Say whether there ever was a one-time token with this hash, used and old ones too."""
+        return bool(self._run(select(exists().where(enrolments.c.hash == hash))).scalar())
 
     def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
         """Use up a one-time token and return its owner; None where it is unknown, old or used."""

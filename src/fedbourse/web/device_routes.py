@@ -64,6 +64,8 @@ def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Respon
             "market_public_key": service.market.key.public,
         }
 
+    with service.store.read() as unit:
+        access.check_enrolment(unit, body.token)
     return enrol(service, request, body.public_key, command)
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
+import threading
+import time
+import traceback
+from collections import OrderedDict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -127,12 +132,40 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, framework)
 
 
+class Faults:
+    """Writes unexpected errors to the log: each fault once a minute, with how often it came.
+
+    Otherwise somebody who knows of one could fill the disk with it.
+    """
+
+    def __init__(self, *, every_s: float = 60.0, kinds_max: int = 100) -> None:
+        """Start with none seen."""
+        self._every_s, self._kinds_max = every_s, kinds_max
+        self._seen: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def note(self, error: Exception, where: str) -> None:
+        """Write an error down, unless the same one was written down within the last minute."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = [f"{frame.filename}:{frame.lineno}" for frame in frames[-1:]]
+        kind, now = (type(error).__name__, *place), time.monotonic()
+        with self._lock:
+            written, unwritten = self._seen.pop(kind, (-math.inf, 0))
+            due = now - written >= self._every_s
+            self._seen[kind] = (now, 0) if due else (written, unwritten + 1)
+            if len(self._seen) > self._kinds_max:
+                self._seen.popitem(last=False)
+        if due:
+            again = f" (and {unwritten} times since it was last written)" if unwritten else ""
+            _LOG.error("unexpected, at %.200s%s", where, again, exc_info=error)
+
+
 class LastResort:
     """Answers what nobody expected with a problem that says nothing of it; the log says it all."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wrap an application."""
-        self.app = app
+        self.app, self._faults = app, Faults()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -152,7 +185,7 @@ class LastResort:
             if isinstance(error, FedbourseError):
                 answer = problem_of(error)
             else:
-                _LOG.exception("unexpected, at %s %s", scope["method"], scope["path"])
+                self._faults.note(error, f"{scope['method']} {scope['path']}")
                 answer = problem(FedbourseError, "something went wrong inside the market")
             if started:
                 raise  # half an answer must not look like a whole one
