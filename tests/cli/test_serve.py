@@ -4,12 +4,14 @@ import datetime
 import http.client
 import json
 import os
+import shlex
 import signal
 import socket
 import sqlite3
 import stat
 import subprocess
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -372,11 +374,12 @@ def test_an_address_without_connections_is_forgotten() -> None:
     with below:
         for each in connections:
             each.client, each.loop = ("192.0.2.1", 5), mock.Mock()
+            each.transport = mock.Mock()
             each.connection_made(mock.Mock())
         connections[0].connection_lost(None)
-        assert Patient.counts["192.0.2.1"] == 1
+        assert Patient.counts["192.0.2.1/32"] == Patient.counts["192.0.2.0/24"] == 1
         connections[1].connection_lost(None)
-    assert "192.0.2.1" not in Patient.counts
+    assert not {"192.0.2.1/32", "192.0.2.0/24"} & set(Patient.counts)
 
 
 def test_the_shell_of_these_tests_reaches_the_market(market, capsys) -> None:
@@ -391,10 +394,75 @@ def test_whoever_says_nothing_or_half_a_request_is_not_waited_for(tmp_path) -> N
         with (
             socket.create_connection((host, int(port)), timeout=WAIT_S) as silent,
             socket.create_connection((host, int(port)), timeout=WAIT_S) as halfway,
+            socket.create_connection((host, int(port)), timeout=WAIT_S) as second,
+            socket.create_connection((host, int(port)), timeout=WAIT_S) as pipelined,
         ):
-            halfway.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x")
-            for connection in (silent, halfway):
-                assert connection.recv(1) == b""  # closed, well before the test gives up
+            whole, half = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /v1/health HTTP/1"
+            halfway.sendall(half)
+            second.sendall(whole)
+            assert second.recv(4096).startswith(b"HTTP/1.1 200")
+            second.sendall(half)  # it has been served once, and takes its time now
+            pipelined.sendall(whole + half)
+            assert pipelined.recv(4096).startswith(b"HTTP/1.1 200")
+            for connection in (silent, halfway, second, pipelined):
+                while rest := connection.recv(4096):
+                    assert rest.endswith(b"}"), rest  # the body of the whole one
+            # All were closed, well before the test gives up.
+
+
+@pytest.mark.parametrize("path", ["/", "/sign-in", "/buy", "/tasks/" + "0" * 24])
+def test_pages_are_for_the_markets_own_names_alone(market, path) -> None:
+    host, port = market.url.removeprefix("http://").split(":")
+    for name, allowed in ((f"localhost:{port}", True), ("evil.example", False), (host, False)):
+        connection = http.client.HTTPConnection(host, int(port), timeout=WAIT_S)
+        connection.request("GET", path, headers={"Host": name})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert (answer.status == 422) is not allowed
+        assert ("This market is" in text) is not allowed
+
+
+def test_one_block_of_addresses_cannot_hold_all_connections(tmp_path) -> None:
+    with running_market(tmp_path / "m") as market, ExitStack() as held:
+        host, port = market.url.removeprefix("http://").split(":")
+
+        def connect(source: str) -> socket.socket:
+            return held.enter_context(
+                socket.create_connection((host, int(port)), WAIT_S, source_address=(source, 0))
+            )
+
+        crowd = [connect(f"127.0.0.{2 + number % 4}") for number in range(400)]
+        closed = 0
+        for connection in crowd:
+            connection.setblocking(False)
+        deadline = time.monotonic() + 8  # before silence ends them anyway
+        while closed < 100 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            closed = sum(_is_closed(connection) for connection in crowd)
+        assert closed == 100
+        elsewhere = connect("127.0.1.1")
+        elsewhere.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert elsewhere.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_a_market_that_may_open_too_few_files_does_not_start(tmp_path) -> None:
+    limited = f"ulimit -n 96; exec {shlex.join(command('serve', '--folder', tmp_path / 'm'))}"
+    done = subprocess.run(
+        ["bash", "-c", limited], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 9
+    assert "a market needs 1200 open files at once; this user may have 96" in done.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_balance_that_was_changed_by_hand_is_not_served(tmp_path, capsys) -> None:

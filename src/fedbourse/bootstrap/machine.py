@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import re
+import resource
 import secrets
 import socket
 import ssl
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
@@ -34,7 +37,11 @@ _LOCK, _DATABASE, _DEMO = "serve.lock", "market.db", "demo.json"
 _DEMO_TEXT = '{"demo": true, "say": "All in this folder is made up, its money is play money."}\n'
 _HEADERS_BYTES_MAX = 16 * 1024
 _CONNECTIONS_MAX = 1000
-_FIRST_REQUEST_S = 10.0
+_PEER_MAX, _BLOCK_MAX = 200, 300
+"""Connections of one address, and of one block of addresses such as a provider gives one client."""
+_DESCRIPTORS_MIN = _CONNECTIONS_MAX + 200
+"""What a process needs open at once: every connection, and its own files."""
+_HEADERS_S = 10.0
 _KEEP_ALIVE_S = 20
 _STOP_S = 10
 _PAYS_TO_MAX = 200
@@ -134,6 +141,22 @@ class MarketSettings:
             hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
         name = "demo, play money" if self.demo else Settings.name
         return Settings(name=name, authorities=hosts)
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files as it may hold connections, or refuse to serve.
+
+    Otherwise a few hundred silent connections would keep it from opening its own database.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_MIN
+    if soft != resource.RLIM_INFINITY and soft < _DESCRIPTORS_MIN <= most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS_MIN, hard))
+    elif soft != resource.RLIM_INFINITY and soft < _DESCRIPTORS_MIN:
+        raise NotAllowed(
+            f"a market needs {_DESCRIPTORS_MIN} open files at once; this user may have {hard} "
+            "(ulimit -Hn): allow more"
+        )
 
 
 def check_tls(settings: MarketSettings) -> None:
@@ -266,37 +289,77 @@ def write_private(path: Path, text: str) -> None:
 
 
 class Patient(H11Protocol):
-    """Speaks HTTP, but not to those who say nothing, or who hold too many connections."""
+    """Speaks HTTP, but not to those who say nothing, or who hold too many connections.
 
-    peer_max: ClassVar[int | None] = 200
+    The head of every request, the first on a connection and each later one, arrives within
+    ``_HEADERS_S``; bodies have a deadline of their own (``web.limits``), and between two requests a
+    connection is kept for ``_KEEP_ALIVE_S``.
+    """
+
+    shares: ClassVar[bool] = True
+    """Whether each address, and each block of addresses, has its share of all connections."""
     counts: ClassVar[Counter[str]] = Counter()
-    peer = ""
+    peers: tuple[tuple[str, int], ...] = ()
+    head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a first request."""
         super().connection_made(transport)
-        self.peer = self.client[0] if self.client else ""
-        self.counts[self.peer] += 1
-        if self.peer_max is not None and self.counts[self.peer] > self.peer_max:
+        if self.shares:
+            self.peers = shares_of(self.client[0] if self.client else "")
+        self.counts.update(name for name, _ in self.peers)
+        if any(self.counts[name] > most for name, most in self.peers):
             transport.close()
-        self.loop.call_later(_FIRST_REQUEST_S, self._end_if_silent)
+        self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self.counts[self.peer] -= 1
-        if self.counts[self.peer] <= 0:
-            del self.counts[self.peer]
+        for name, _ in self.peers:
+            self.counts[name] -= 1
+            if self.counts[name] <= 0:
+                del self.counts[name]
+        self._stop_waiting()
         super().connection_lost(exc)
 
-    def _end_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def handle_events(self) -> None:
+        """Read what has come, and set a time for the rest of a request that has only begun."""
+        super().handle_events()
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self.conn.trailing_data[0] or self.timeout_keep_alive_task is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        if self.head_timer is None:
+            self.head_timer = self.loop.call_later(_HEADERS_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
 
 
 class PatientBehindProxy(Patient):
     """The same where all connections come from one proxy."""
 
-    peer_max = None
+    shares = False
+
+
+def shares_of(host: str) -> tuple[tuple[str, int], ...]:
+    """Return the networks that a host counts for, each with the most connections it may hold.
+
+    >>> shares_of("192.0.2.7")
+    (('192.0.2.7/32', 200), ('192.0.2.0/24', 300))
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return ((host, _PEER_MAX),)
+    one, block = (32, 24) if address.version == 4 else (64, 48)
+    return tuple(
+        (str(ipaddress.ip_network((address, length), strict=False)), most)
+        for length, most in ((one, _PEER_MAX), (block, _BLOCK_MAX))
+    )
 
 
 def server_config(settings: MarketSettings, app: ASGIApp | str) -> uvicorn.Config:

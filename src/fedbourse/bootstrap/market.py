@@ -25,6 +25,7 @@ from fedbourse.bootstrap.machine import (
     listening,
     make_folder,
     only_server,
+    raise_descriptor_limit,
     server_config,
     write_private,
 )
@@ -82,6 +83,7 @@ def serve_market(
     """
     settings.check()
     check_tls(settings)
+    raise_descriptor_limit()
     make_folder(settings.folder)
     with only_server(settings.folder), listening(settings) as listener:
         check_kind(settings)

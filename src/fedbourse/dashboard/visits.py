@@ -132,6 +132,7 @@ class KnownPageVisit(PageVisit):
 
 def page_visit(request: Asked, service: Behind, http: HttpRequest) -> PageVisit:
     """Return a visit by anybody; one that writes must come from a page of this very session."""
+    _check_host(request, service.settings.authorities)
     market, now_ms = service.market, service.market.now_ms()
     found = session.read_session(market, request, now_ms=now_ms)
     identity = None
@@ -151,6 +152,18 @@ def page_visit(request: Asked, service: Behind, http: HttpRequest) -> PageVisit:
         if visit.session is not None:
             forms.check_csrf(visit.fields, visit.csrf)
     return visit
+
+
+def _check_host(request: Request, authorities: tuple[str, ...]) -> None:
+    """Refuse a page under another name than the market's own.
+
+    Otherwise a foreign site whose name leads to this address could have its visitors sign in to it.
+    """
+    if authorities and request.authority.lower() not in authorities:
+        raise InvalidInput(
+            f"this market is {' or '.join(authorities)}; the page was asked for at "
+            f"{request.authority!a:.80}"
+        )
 
 
 def signed_in(*scopes: Scope) -> Callable[[PageVisit], KnownPageVisit]:

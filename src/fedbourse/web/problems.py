@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from fedbourse.errors import (
+    CannotWrite,
     Conflict,
     FedbourseError,
     InvalidInput,
@@ -50,6 +51,11 @@ _BY_STATUS: dict[int, type[FedbourseError]] = {
     429: TooManyRequests,
     503: Unreachable,
 }
+_OUTSIDE: dict[type[FedbourseError], str] = {
+    Unreachable: "the market's database does not answer right now; ask again soon",
+    CannotWrite: "the market can store nothing right now; ask again later",
+}
+"""What is said to others where the sentence itself names a place inside; the log has it."""
 _HEADERS: dict[type[FedbourseError], dict[str, str]] = {
     NotSignedIn: {"WWW-Authenticate": 'Bearer realm="fedbourse"'},
     TooManyRequests: {"Retry-After": "1"},
@@ -87,7 +93,7 @@ def problem(
 def problem_of(error: FedbourseError) -> Response:
     """Return an error that was raised on purpose as the answer to a request."""
     reason = error.reason if isinstance(error, Refused) else None
-    return problem(type(error), str(error), reason=reason)
+    return problem(type(error), _OUTSIDE.get(type(error), str(error)), reason=reason)
 
 
 def sentence_of(errors: Sequence[Any]) -> str:
