@@ -13,7 +13,7 @@ import pytest
 
 from fedbourse.dashboard.card_form import STARTS, card_in
 from fedbourse.dashboard.forms import InvalidForm
-from fedbourse.dashboard.step_previews import STEPS
+from fedbourse.dashboard.step_commands import STEPS
 from fedbourse.dashboard.verify_pages import _task_records
 from fedbourse.dashboard.what_if import answer, supposed_in
 from fedbourse.dashboard.words import credits
@@ -447,12 +447,13 @@ def test_a_step_can_be_confirmed_where_the_life_cycle_allows_it(client, town, st
             assert "shown_micro" not in shown.text
 
 
-def test_looking_at_a_step_changes_nothing(client, town):
+def test_looking_at_a_step_changes_nothing_and_holds_up_no_writer(client, town, monkeypatch):
     town.whole()
     signed_in(client, town)
     before = dump(town.store)
+    monkeypatch.setattr(town.store, "begin", lambda: pytest.fail("a look began a write"))
     for state, step in itertools.product(STATES, STEPS):
-        client.get(f"/tasks/{getattr(town, state).id}/steps/{step}")
+        assert client.get(f"/tasks/{getattr(town, state).id}/steps/{step}").status_code == 200
     assert dump(town.store) == before
 
 

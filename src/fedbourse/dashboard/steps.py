@@ -12,12 +12,13 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.dashboard.forms import InvalidForm
 from fedbourse.dashboard.pages import page, redirect
-from fedbourse.dashboard.step_previews import STEPS, Confirm, preview
+from fedbourse.dashboard.step_commands import STEPS, Confirm
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import views
 from fedbourse.market.lifecycle import after
-from fedbourse.market.service import role_of
+from fedbourse.market.previews import Preview, preview
+from fedbourse.market.service import role_of, show
 from fedbourse.market.task import State
 from fedbourse.units import credits_text
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
@@ -78,7 +79,13 @@ def _step_page(
     wrong: InvalidForm | None = None,
     status: int = 200,
 ) -> Response:
-    task, seen = preview(visit, task_id, step)
+    visit.computes()
+
+    def look(unit: Unit, caller: Caller) -> tuple[Task, Preview]:
+        task = show(unit.task(task_id), caller)
+        return task, preview(unit, caller, task, STEPS[step].command)
+
+    task, seen = visit.read(look)
     errors = {} if wrong is None else wrong.errors
     if wrong is not None and set(errors) != {"reason"}:
         error = str(wrong)

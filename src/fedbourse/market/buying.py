@@ -70,8 +70,9 @@ def open_task(
             f"{UPFRONT_INCENTIVE}; confirm that you accept this (confirm_upfront, on the command "
             "line --confirm-upfront), or use a card with vesting by-round"
         )
-    reserve = micro_credits_of(task.card.reserve)
-    _reserve(market, unit, task, reserve)
+    reserve = checked_reserve(unit, task)
+    route = task.buyer, escrow(task.id)
+    market.pay(unit, f"{task.id}/escrow", route, reserve, "the whole reward is reserved")
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.interest_s))
     body = {
         "deadline_ms": task.deadline_ms,
@@ -124,12 +125,12 @@ def cancel(market: Market, unit: Unit, caller: Caller, task_id: str, *, reason: 
     return market.record(unit, task, "cancelled", body)
 
 
-def _reserve(market: Market, unit: Unit, task: Task, amount: MicroCredits) -> None:
-    balance = unit.balance(task.buyer)
+def checked_reserve(unit: Unit, task: Task) -> MicroCredits:
+    """Return what opening a task reserves; its buyer must have it."""
+    amount, balance = micro_credits_of(task.card.reserve), unit.balance(task.buyer)
     if balance < amount:
         raise InvalidTransfer(
             f"opening a task reserves its whole reward, {credits_text(amount)} credits; "
             f"{task.buyer} has {credits_text(balance)}"
         )
-    route = task.buyer, escrow(task.id)
-    market.pay(unit, f"{task.id}/escrow", route, amount, "the whole reward is reserved")
+    return amount

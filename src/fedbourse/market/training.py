@@ -45,12 +45,8 @@ def review(market: Market, unit: Unit, task_id: str) -> Task:
 def start(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
     """Open round 0 with those who signed: all who were chosen."""
     task = taken(unit, caller, task_id, Command.TRAIN)
+    check_signatures(unit, task)
     lines = unit.lines(task.id)
-    waiting = sum(line.state == "offered" for line in lines)
-    if waiting:
-        raise Conflict(f"{waiting} owners have neither signed nor declined, and still may")
-    if any(line.state == "declined" for line in lines):
-        raise Conflict("an owner has declined; the price is discovered again without it")
     if task.card.vesting == "upfront":
         _pay_upfront(market, unit, task, lines)
     task = replace(task, review_ends_ms=None)
@@ -65,6 +61,16 @@ def start(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
         },
     )
     return _open_round(market, unit, task, 0, start_model(task.card), previous=task.last_hash)
+
+
+def check_signatures(unit: Unit, task: Task) -> int:
+    """Return how many have signed: everybody who was chosen."""
+    waiting = unit.count_lines(task.id, state="offered")
+    if waiting:
+        raise Conflict(f"{waiting} owners have neither signed nor declined, and still may")
+    if unit.count_lines(task.id, state="declined"):
+        raise Conflict("an owner has declined; the price is discovered again without it")
+    return unit.count_lines(task.id)
 
 
 def start_model(card: TaskCard) -> FloatArray:
