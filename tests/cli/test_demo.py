@@ -270,3 +270,10 @@ def test_a_pilot_of_one_class_or_without_a_pattern_is_refused(demo, tmp_path) ->
             assert code in (0, 2)
             assert "Traceback" not in err
     assert "finds nothing to learn" in err
+
+
+def test_a_trade_that_fails_leaves_no_folder_behind(demo, tmp_path) -> None:
+    code, _, err = demo("--data", "synthetic:d=6,n=40", "--samples", "60", "--reward", "1")
+    assert code != 0
+    assert err.splitlines()[-1].startswith("fedbourse: ")
+    assert not (tmp_path / "out").exists()

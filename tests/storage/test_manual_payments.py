@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import threading
 
 import pytest
@@ -47,6 +48,25 @@ def test_a_line_is_seen_as_soon_as_it_is_written(tmp_path) -> None:
     (tmp_path / "new" / "folder" / "received.jsonl").write_text(line())
     assert payments.received("r-1") == ("buyer:acme", 12_500_000)
     assert (tmp_path / "new" / "folder").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_stays_is_read_once_and_one_that_changes_again(tmp_path, monkeypatch) -> None:
+    payments = came(tmp_path, *(line(f"bank-{number}", credits="1") for number in range(50)))
+    file = tmp_path / "received.jsonl"
+    os.utime(file, (1, 1))  # long ago
+    parsed = []
+    read = manual_payments._payment
+    monkeypatch.setattr(
+        manual_payments, "_payment", lambda *given: parsed.append(given) or read(*given)
+    )
+    for number in range(50):
+        assert payments.received(f"bank-{number}") == ("buyer:acme", 1_000_000)
+    assert len(parsed) == 50
+    for credits in (2, 3, 4):  # in the same moment, and as long as before
+        file.write_text(line("bank-7", credits=str(credits)))
+        assert payments.received("bank-7") == ("buyer:acme", credits * 1_000_000)
+    with pytest.raises(NotFound):
+        payments.received("bank-8")
 
 
 def test_the_same_line_twice_is_one_payment_and_another_one_is_refused(tmp_path) -> None:

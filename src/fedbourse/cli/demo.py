@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,8 @@ from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, PrivacyLoss
 from fedbourse.units import credits_text, number, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fedbourse.learning.rounds import Round
 
 _TRADE, _TRAINING, _OUTPUT = (
@@ -127,16 +130,18 @@ def demo(
         cap_epsilon=cap_epsilon,
         seed=whole_number("seed", seed, at_least=0),
     )
-    _make(out)
     console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[seen]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
+    with (
+        _made(out),
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[seen]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        ) as progress,
+    ):
         bar = progress.add_task("setting up", total=settings.rounds, seen="")
 
         def on_step(sentence: str) -> None:
@@ -161,11 +166,21 @@ def demo(
         _print(report, out)
 
 
-def _make(folder: Path) -> None:
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder before the work begins, and take it away again where that fails."""
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotWrite(f"{folder}: {error.strerror}") from None
+    try:
+        yield
+    except BaseException:
+        if new:
+            with suppress(OSError):  # something is in it
+                folder.rmdir()
+        raise
 
 
 def _write(file: Path, text: str) -> None:

@@ -189,7 +189,7 @@ def enrol(
     token: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    ca_file: Annotated[Path | None, Parameter(env_var="FEDBOURSE_CA", group=DEVICE)] = None,
+    ca: Annotated[Path | None, Parameter(env_var="FEDBOURSE_CA", group=DEVICE)] = None,
     device: DeviceOptions = THE_DEVICE,
     as_json: Json = False,
 ) -> None:
@@ -210,7 +210,7 @@ def enrol(
     token
         The file with the token that the operator made with `fedbourse token enrol --out`; - for
         standard input. Never the token itself: everybody on a machine can read arguments.
-    ca_file
+    ca
         A file with the certificates to trust, where the market has one of its own making.
     as_json
         Print one JSON document.
@@ -221,7 +221,7 @@ def enrol(
         market = agent.enrol(
             address(server) or "",
             token_in(token),
-            ca_file=None if ca_file is None else str(ca_file.absolute()),
+            ca_file=None if ca is None else str(ca.absolute()),
         )
     if as_json:
         print_json(asdict(market))

@@ -15,11 +15,10 @@ from fedbourse.dashboard.money import money_for
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
 from fedbourse.errors import Conflict, NotAllowed
-from fedbourse.game import Accuracy
 from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.log_summary import summary_of
-from fedbourse.market.offers import training_of
+from fedbourse.market.offers import accuracy_of, training_of
 from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
@@ -109,5 +108,4 @@ def _predicted(task: Task, sold: float | None) -> float | None:
     import numpy as np
 
     factor = training_of(task.card).noise_factor
-    accuracy = Accuracy("precision", chance=said.chance, ceiling=said.ceiling, noise=said.noise)
-    return accuracy.of(np.array([sold / factor]), 1)
+    return accuracy_of(task.card).of(np.array([sold / factor]), 1)

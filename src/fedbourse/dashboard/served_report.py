@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbourse.errors import Conflict
-from fedbourse.game import ACCURACY_MODELS, Accuracy
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.log_summary import summary
-from fedbourse.market.offers import training_of
+from fedbourse.market.offers import predicted_accuracy
 from fedbourse.market.service import escrow, show
 from fedbourse.privacy.zcdp import DELTA, whole_owner
 from fedbourse.version import __version__
@@ -139,13 +138,7 @@ def _accuracy(task: Task, trained: Sequence[Line]) -> Document:
     predicted = {}
     if assumed is not None and len(budgets) and not np.isnan(budgets).any():
         places = np.arange(len(budgets), dtype=np.int64)
-        precisions = training_of(task.card).precisions(budgets, places)
-        predicted = {
-            name: Accuracy(name, chance=assumed.chance, ceiling=assumed.ceiling).of(
-                precisions, task.interested
-            )
-            for name in ACCURACY_MODELS
-        }
+        predicted = predicted_accuracy(task.card, budgets, places, interested=task.interested)
     return {
         "measured": None,
         "chance": None if assumed is None else assumed.chance,
@@ -168,15 +161,8 @@ def _money(unit: Unit, task: Task, log: LogSummary) -> Document:
         "refunded_micro": log.refunded_micro,
         "fund_micro": log.fund_micro,
         "escrow_micro": held,
-        "transfers": _count(unit, escrow(task.id)),
+        "transfers": unit.count_entries(escrow(task.id)),
     }
-
-
-def _count(unit: Unit, account: str) -> int:
-    count, after = 0, 0
-    while entries := unit.entries(account=account, after=after, limit=10_000):
-        count, after = count + len(entries), entries[-1].sequence
-    return count
 
 
 def _transfers(unit: Unit, task: Task) -> list[Document]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game import (
+    ACCURACY_MODELS,
     Accuracy,
     Chunk,
     Stream,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from fedbourse.game import ExpectedOffer, Offer
+    from fedbourse.game.columns import FloatArray, IntArray
     from fedbourse.market.ports import Unit
     from fedbourse.wire.card import TaskCard
 
@@ -40,10 +42,23 @@ def training_of(card: TaskCard) -> Training:
     )
 
 
-def accuracy_of(card: TaskCard) -> Accuracy:
-    """Return how the card's buyer assumes that budgets buy accuracy."""
+def accuracy_of(card: TaskCard, model: str | None = None) -> Accuracy:
+    """Return how the card's buyer assumes that budgets buy accuracy, or another model says it."""
     said = card.assumed
-    return Accuracy(said.accuracy, chance=said.chance, ceiling=said.ceiling, noise=said.noise)
+    return Accuracy(
+        said.accuracy if model is None else model,
+        chance=said.chance,
+        ceiling=said.ceiling,
+        noise=said.noise,
+    )
+
+
+def predicted_accuracy(
+    card: TaskCard, budgets: FloatArray, owners: IntArray, *, interested: int
+) -> dict[str, float]:
+    """Return the accuracy that each model predicts for the budgets that these owners sold."""
+    precisions = training_of(card).precisions(budgets, owners)
+    return {name: accuracy_of(card, name).of(precisions, interested) for name in ACCURACY_MODELS}
 
 
 def reported_to(unit: Unit, task_id: str, *, named: bool = False) -> Stream:

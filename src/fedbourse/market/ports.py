@@ -256,6 +256,12 @@ class Books(Protocol):
     def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
         """Return transfers in the order of posting, of one account or of all."""
 
+    def count_entries(self, account: str) -> int:
+        """Return how many transfers an account has had."""
+
+    def moved(self, transfers: Collection[str]) -> dict[str, MicroCredits]:
+        """Return the amounts of those of these transfers that were posted, by their ids."""
+
     def add_payout(self, payout: Payout) -> None:
         """Remember money that is to leave."""
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.game import ACCURACY_MODELS, Accuracy
-from fedbourse.market.offers import training_of
+from fedbourse.market.offers import predicted_accuracy
 from fedbourse.market.service import escrow
 from fedbourse.privacy import DELTA, epsilon, whole_owner
 from fedbourse.version import __version__
@@ -131,13 +130,7 @@ def _predicted(trade: Trade, budgets: FloatArray) -> dict[str, float]:
     """Return the accuracy that each model predicts for the budgets sold."""
     card = trade.task.card
     owners = np.array([each.owner for each in trade.participants], dtype=np.int64)
-    precisions = training_of(card).precisions(budgets, owners)
-    return {
-        name: Accuracy(name, chance=card.assumed.chance, ceiling=card.assumed.ceiling).of(
-            precisions, trade.task.interested
-        )
-        for name in ACCURACY_MODELS
-    }
+    return predicted_accuracy(card, budgets, owners, interested=trade.task.interested)
 
 
 def _money(trade: Trade) -> dict[str, int]:

@@ -17,7 +17,7 @@ from fedbourse.market import log
 from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.log_summary import summary_of
 from fedbourse.market.selling import offered_terms
-from fedbourse.market.service import escrow, show, was_opened
+from fedbourse.market.service import show, was_opened
 from fedbourse.market.task import State
 
 if TYPE_CHECKING:
@@ -208,6 +208,17 @@ _MOVES = {"escrow": "held", "released": "released", "refund": "refunded", "fund"
 """What transfers of escrow are for, by the end of their id; all others pay owners."""
 
 
+def _money(unit: Unit, caller: Caller, task: Task) -> dict[str, int]:
+    """Return where a task's money is: to its buyer, as of the last closed round."""
+    ids = {f"{task.id}/{end}": name for end, name in _MOVES.items()}
+    moved = unit.moved(ids)
+    money = {name: int(moved.get(id, 0)) for id, name in ids.items()}
+    money["held"] -= money["released"]
+    left = int(visible_escrow(unit, caller, task))
+    spent = money["refunded"] + money["fund"] + left
+    return money | {"earned": money["held"] - spent, "escrow": left}
+
+
 def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     """Return the totals of a task: for its buyer, auditors and the operator.
 
@@ -216,18 +227,6 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     task = show(unit.task(task_id), caller)
     if caller.party != task.buyer:
         caller.require("auditor", "operator")
-    money = {"held": 0, "released": 0, "refunded": 0, "fund": 0, "earned": 0}
-    after, page = 0, 10_000
-    while entries := unit.entries(account=escrow(task.id), after=after, limit=page):
-        for entry in entries:
-            kind = _MOVES.get(
-                entry.id.rpartition("/")[2] if entry.id.count("/") == 1 else "", "earned"
-            )
-            money[kind] += entry.amount
-        after = entries[-1].sequence
-    money["held"] -= money["released"]
-    left = visible_escrow(unit, caller, task)
-    money["earned"] -= left - unit.balance(escrow(task.id))
     counts = {
         state: unit.count_lines(task.id, state=state) for state in ("offered", "signed", "declined")
     }
@@ -244,7 +243,7 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
         "settlement": log_summary.settlement and asdict(log_summary.settlement),
         "out": log_summary.out_counts,
         "restarts": log_summary.restarts,
-        "money_micro": money | {"escrow": left},
+        "money_micro": _money(unit, caller, task),
         "refused_answers": _totals(unit.refused_answers(task.id)),
         "rounds_closed": rounds,
     }

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbourse.errors import Conflict, InvalidInput
-from fedbourse.game import ACCURACY_MODELS, Accuracy, Stream
+from fedbourse.game import ACCURACY_MODELS, Stream
 from fedbourse.game import what_if as game_what_if
-from fedbourse.market.offers import assumed_values, told_in, training_of
+from fedbourse.market.offers import accuracy_of, assumed_values, told_in, training_of
 from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.units import REWARD_MAX, REWARD_MIN, number
@@ -111,16 +111,12 @@ def _first_told(unit: Unit, task: Task, count: int) -> Stream:
 
 
 def _bought(task: Task, values: Stream, rewards: Sequence[float]) -> WhatIf:
-    said = task.card.assumed
-    models = [
-        Accuracy(name, chance=said.chance, ceiling=said.ceiling, noise=said.noise)
-        for name in ACCURACY_MODELS
-    ]
+    models = [accuracy_of(task.card, name) for name in ACCURACY_MODELS]
     return game_what_if(
         values,
         training_of(task.card),
         rewards=np.array(rewards),
-        weight=said.weight,
+        weight=task.card.assumed.weight,
         accuracy=models,
     )
 

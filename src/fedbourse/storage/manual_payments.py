@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from fedbourse.market.task import Payout
 
 RECEIVED, PAYOUTS = "received.jsonl", "payouts.jsonl"
+_SETTLED_NS = 2 * 10**9
+"""After so long a change of a file shows in its time, however coarse the clock of the disk is."""
 _ITEMS = ("reference", "party", "credits")
 _CREDITS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
 
@@ -42,16 +45,33 @@ class ManualPayments:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CannotWrite(f"{folder} cannot be made: {error.strerror}") from None
+        self._received: tuple[object, dict[str, tuple[int, str, MicroCredits]]] = None, {}
+        """What came in, and the version of the file that says so."""
         self._paid: set[str] = set()
         self._paid_size = 0
         """The length of the file of payouts that these ids were read from."""
 
     def received(self, reference: str) -> tuple[str, MicroCredits]:
         """Return for whom money with this reference came in, and how much; or ``NotFound``."""
+        found = self._all_received().get(reference)
+        if found is None:
+            raise NotFound(
+                f"no payment with the reference {reference!r:.110} is known to have come"
+            )
+        _, account, amount = found
+        return account, amount
+
+    def _all_received(self) -> dict[str, tuple[int, str, MicroCredits]]:
+        """Return every payment that came in; the file is read again only where it has changed."""
         try:
-            content = (self._folder / RECEIVED).read_bytes()
+            with (self._folder / RECEIVED).open("rb") as file:
+                status = os.fstat(file.fileno())
+                version = status.st_ino, status.st_size, status.st_mtime_ns
+                if version == self._received[0]:
+                    return self._received[1]
+                content = file.read()
         except FileNotFoundError:
-            content = b""
+            return {}
         except OSError as error:
             raise InvalidFile(f"{RECEIVED} cannot be read: {error.strerror}") from None
         # One line that cannot be read could be about any payment, so that it stops them all.
@@ -64,12 +84,9 @@ class ManualPayments:
                     f"{RECEIVED}, lines {first[0]} and {number} say different things of one "
                     "reference; a payment has one line"
                 )
-        if reference not in seen:
-            raise NotFound(
-                f"no payment with the reference {reference!r:.110} is known to have come"
-            )
-        _, account, amount = seen[reference]
-        return account, amount
+        if time.time_ns() - status.st_mtime_ns > _SETTLED_NS:
+            self._received = version, seen
+        return seen
 
     def pay(self, payout: Payout) -> None:
         """Write a payment down for the operator to make, once for each id."""

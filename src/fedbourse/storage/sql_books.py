@@ -27,7 +27,7 @@ from fedbourse.storage.unit import Part
 from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _LARGEST = 2**63 - 1
 
@@ -174,6 +174,16 @@ class SqlBooks(Part):
             both = union_all(*sides).subquery()
             query = select(both).order_by(both.c.sequence).limit(limit)
         return [Entry(*row) for row in self._run(query)]
+
+    def count_entries(self, account: str) -> int:
+        """Return how many transfers an account has had."""
+        sides = (transfers.c.source, transfers.c.target)
+        counts = (select(func.count()).where(column == account) for column in sides)
+        return sum(self._run(count).scalar() or 0 for count in counts)
+
+    def moved(self, transfers: Collection[str]) -> dict[str, MicroCredits]:
+        """Return the amounts of those of these transfers that were posted, by their ids."""
+        return {id: posted.amount for id, posted in self._posted(list(transfers)).items()}
 
     def add_payout(self, payout: Payout) -> None:
         """Remember money that is to leave."""
