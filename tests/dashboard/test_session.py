@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from dataclasses import replace
@@ -410,6 +411,16 @@ def test_errors_are_pages_and_the_apis_are_problems(client):
     )
     script = client.get("/nowhere", headers={"accept": "application/json"})
     assert script.json()["code"] == "NotFound"
+
+
+@pytest.mark.parametrize("path", ["/tasks/abc", "/v1/tasks/abc", "/tasks/abc/report"])
+def test_an_id_that_is_none_is_said_in_words(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 422
+    said = html.unescape(answer.text).lower()
+    assert "a task's id has 24 hexadecimal digits" in said
+    assert "found 'abc'" in said
+    assert "[0-9a-f]" not in said
 
 
 def test_a_body_too_large_is_a_page(client):

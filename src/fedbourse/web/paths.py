@@ -9,6 +9,13 @@ from fastapi import Path, Query
 TASK = "^[0-9a-f]{24}$"
 _PARTY = "(operator|buyer|owner|auditor):[a-z0-9][a-z0-9._-]{0,63}"
 
+WORDS = {
+    "task": "a task's id has 24 hexadecimal digits, such as 018f0c3e9a5b7d2c4e6f8a1b",
+    "account": "an account is a party such as buyer:acme, escrow:TASK, fund or outside",
+    "token": "a token's id has up to 64 letters, digits and dashes",
+}
+"""What the parts of addresses look like, in words."""
+
 TaskId = Annotated[
     str,
     Path(pattern=TASK, description="A task's id.", examples=["018f0c3e9a5b7d2c4e6f8a1b"]),

@@ -30,6 +30,7 @@ from fedbourse.errors import (
     TooManyRequests,
     Unreachable,
 )
+from fedbourse.web.paths import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,11 +100,15 @@ def problem_of(error: FedbourseError) -> Response:
 def sentence_of(errors: Sequence[Any]) -> str:
     """Return what a model found wrong as one sentence, without the value that was sent.
 
-    The value may be NaN or megabytes; neither belongs into an answer.
+    The value may be NaN or megabytes; neither belongs into an answer. Of an address, which is
+    short, the part that is wrong is named.
     """
     if not errors:
         return "the request does not have the shape that is documented"
     first = errors[0]
+    if first.get("type") == "string_pattern_mismatch" and first["loc"][0] == "path":
+        looks = WORDS.get(first["loc"][1], "this address is not one of the market's")
+        return f"{looks}; found {first['input']!a:.60}"
     where = ".".join(str(part) for part in first.get("loc", ()))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{where[:200]}: {str(first.get('msg', ''))[:300]}{more}"
