@@ -21,10 +21,12 @@ from typing import Any
 
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
-from fedbourse.wire.keys import SigningKey
+from fedbourse.wire.keys import SigningKey, key_id
 from fedbourse.wire.messages import (
     answer_message,
     earned,
+    enrolment_message,
+    market_message,
     offer_message,
     query_message,
     receipt_message,
@@ -120,11 +122,27 @@ class MaliciousMarket:
                 name = "withdraw"
             return getattr(self, f"_{name.replace('enrolments', 'enrol')}")(path, query, body)
 
-    def _market(self, *_: Any) -> Any:
-        return self._said("market", {"public_key": self.key_shown or self.key.public})
+    def _market(self, _: str, query: dict[str, str], __: bytes) -> Any:
+        message = market_message(host=self._host, challenge=query["challenge"])
+        facts = {
+            "public_key": self.key_shown or self.key.public,
+            "proof": self.key.sign(canonical(message)),
+        }
+        return self._said("market", facts)
 
-    def _enrol(self, *_: Any) -> Any:
-        document = {"device": "d", "owner": OWNER, "market_public_key": self.key.public}
+    @property
+    def _host(self) -> str:
+        return self.url.removeprefix("http://")
+
+    def _enrol(self, _: str, __: dict[str, str], body: bytes) -> Any:
+        device = key_id(json.loads(body)["public_key"])
+        message = enrolment_message(device=device, owner=OWNER, host=self._host)
+        document = {
+            "device": device,
+            "owner": OWNER,
+            "market_public_key": self.key.public,
+            "signature": self.key.sign(canonical(message)),
+        }
         return self._said("enrol", document)
 
     def _tasks(self, *_: Any) -> Any:

@@ -34,7 +34,7 @@ from agent.malicious_market import (
 )
 from agent.owners import Data, answered, followed, joined
 from fedbourse.agent import Agent, DeviceSettings, market_client
-from fedbourse.errors import FedbourseError, Refused
+from fedbourse.errors import Conflict, FedbourseError, NotSignedIn, Refused
 from fedbourse.privacy import ExactNoise
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.connection import Connection
@@ -319,11 +319,38 @@ def test_a_stranger_with_a_markets_name_gets_nothing(tmp_path: Path) -> None:
         stranger.key_shown = market.key.public
         stranger.cheats["enrol"] = items(market_public_key=market.key.public)
         with Agent(folder, data=Data()) as agent:
-            agent.enrol(stranger.url, "fbe_token")
-        stranger.state, stranger.budget = "training", market.budget
-        stranger.decisions, stranger.signed = list(market.decisions), True
-        stranger.paid = dict(market.paid)
-        outcome = followed(folder, Data(), until=lambda told: told.get("round") == 2)
-        assert outcome.reasons == ["receipt", "receipt"]
-        assert [refusal.round for refusal in outcome.ledger.refusals] == [1, 2]
-        assert len(stranger.left) == 1
+            with pytest.raises(NotSignedIn, match="is not signed with"):
+                agent.enrol(stranger.url, "fbe_token")
+            with pytest.raises(NotSignedIn, match="does not prove that it holds it"):
+                agent.move_market(market.url, stranger.url)
+            assert [each.server for each in agent.deals.markets()] == [market.url]
+        assert not stranger.left
+
+
+def test_a_signature_of_another_enrolment_proves_nothing(tmp_path: Path) -> None:
+    with malicious_market() as market, malicious_market() as stranger:
+        seen: list[dict[str, Any]] = []
+        market.cheats["enrol"] = lambda said: seen.append(said) or said
+        joined(tmp_path / "first", market)
+        # What the market said to one device, and what it said to this device under its own name.
+        for enrolled in ("second", "first"):
+            stranger.key_shown = market.key.public
+            stranger.cheats["enrol"] = lambda _: seen[0]
+            folder = tmp_path / enrolled
+            settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
+            agent = Agent(folder) if folder.exists() else Agent.create(folder, settings)
+            with agent, pytest.raises(NotSignedIn, match="is not signed with"):
+                agent.enrol(stranger.url, "fbe_token")
+
+
+def test_a_market_that_moves_is_followed_on_its_owners_word_alone(tmp_path: Path) -> None:
+    with malicious_market() as market, malicious_market() as moved:
+        folder = joined(tmp_path / "device", market)
+        moved.key = market.key
+        with Agent(folder, data=Data()) as agent:
+            with pytest.raises(Conflict, match=f"is known at {market.url}.*device move-market"):
+                agent.enrol(moved.url, "fbe_token")
+            assert agent.market().server == market.url
+            assert agent.move_market(market.url, moved.url).server == moved.url
+            assert agent.market().server == moved.url
+            assert [deal.market for deal in agent.deals.deals()] == [market.key.public]

@@ -210,6 +210,9 @@ def test_the_client_and_the_service_understand_each_other(store):
     with served(app_of(store, clock)) as url:
         with Connection(url, key=phone.key, market_key=KEY.public, now_ms=clock) as device:
             assert device.check_market()["public_key"] == KEY.public
+            challenge = device.get("/v1/market", {"challenge": "0" * 32})
+            assert challenge["proof"] != device.get("/v1/market", {"challenge": "1" * 32})["proof"]
+            assert device.get("/v1/market")["proof"] is None
             assert device.get("/v1/mine", {"a": "é /?#"})["party"] == "owner:ann"
             assert device.post("/v1/notes", {"text": "é"}) == {"text": "é"}
             path = "/v1/tasks/t/rounds/0/answer"

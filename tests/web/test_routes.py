@@ -20,8 +20,8 @@ from fedbourse.web.app import create_app
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey, key_id
-from fedbourse.wire.messages import query_message
+from fedbourse.wire.keys import SigningKey, key_id, verified
+from fedbourse.wire.messages import enrolment_message, query_message
 from market.trading import card, noise
 from web.clients import TestClient
 from web.servers import served
@@ -135,6 +135,9 @@ def enrolled(url, operator, market_key):
         once = operator.post("/v1/enrolment-tokens", {"owner": device.owner})["token"]
         body = {"token": once, "public_key": device.key.public}
         done = device.http.post("/v1/enrolments", body)
+        host = url.removeprefix("http://")
+        said = enrolment_message(device=done["device"], owner=device.owner, host=host)
+        assert verified(market_key, canonical(said), done.pop("signature"))
         assert done == {
             "device": key_id(device.key.public),
             "owner": device.owner,

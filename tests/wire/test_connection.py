@@ -298,10 +298,15 @@ def test_a_market_with_another_key_is_refused():
             pytest.raises(NotSignedIn, match="expect"),
         ):
             connection.check_market()
-    with Server(ok({"public_key": pinned.public})).connection(
-        market_key=pinned.public
-    ) as connection:
-        assert connection.check_market()["public_key"] == pinned.public
+    for proof in (None, 3, "", other.sign(b"something")):
+        server = Server(ok({"public_key": pinned.public, "proof": proof}))
+        with (
+            server.connection(market_key=pinned.public) as connection,
+            pytest.raises(NotSignedIn, match="does not prove that it holds it"),
+        ):
+            connection.check_market()
+    with Server(ok({"public_key": other.public})).connection() as connection:
+        assert connection.check_market()["public_key"] == other.public  # none is expected
 
 
 def test_a_document_that_the_market_did_not_sign_is_refused():

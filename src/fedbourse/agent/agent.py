@@ -34,6 +34,8 @@ from fedbourse.privacy.filter import Filter, left_of
 from fedbourse.privacy.noise import ExactNoise
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.connection import Connection
+from fedbourse.wire.keys import key_id
+from fedbourse.wire.messages import enrolment_message
 
 if TYPE_CHECKING:
     import os
@@ -144,15 +146,34 @@ class Agent:
             # The same key each time: a device that ended before it knew can enrol once more.
             taken_in = line.post("/v1/enrolments", body, idempotency_key=digest(body)[:32])
         said = enrolment(taken_in)
-        with Connection(server, market_key=said["market_public_key"], ca_file=ca_file) as line:
-            line.check_market()
         market = Market(
             key=said["market_public_key"],
             server=server,
-            device=said["device"],
+            device=key_id(key.public),
             owner=said["owner"],
             ca_file=ca_file,
         )
+        with Connection(server, market_key=market.key, ca_file=ca_file) as line:
+            # Everybody knows a market's public key; only the market itself can sign with it.
+            message = enrolment_message(
+                device=market.device, owner=market.owner, host=line.authority
+            )
+            line.check_signed(message, said["signature"])
+            line.check_market()
+        for known in self.deals.markets():
+            if known.key == market.key and known.server != server:
+                raise Conflict(
+                    f"the market with this key is known at {known.server}, and this is {server}; "
+                    f"if it has moved: fedbourse device move-market {known.server} {server}"
+                )
+        self.deals.put_market(market)
+        return market
+
+    def move_market(self, old: str, new: str, *, ca_file: str | None = None) -> Market:
+        """Follow a market to a new address, on its owner's word; its key stays the one pinned."""
+        market = replace(self.market(old), server=new, ca_file=ca_file)
+        with self._client(market) as client:
+            client.check_market()
         self.deals.put_market(market)
         return market
 

@@ -287,7 +287,7 @@ def enrolment(document: object) -> dict[str, Any]:
     return _document("enrolment", document, _ENROLMENT)
 
 
-_ENROLMENT = {"market_public_key": str, "device": str, "owner": str}
+_ENROLMENT = {"market_public_key": str, "device": str, "owner": str, "signature": str}
 _PAGE = {"tasks": list, "next": str | None}
 _TASK = {
     "task": str,

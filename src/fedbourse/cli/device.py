@@ -42,7 +42,7 @@ from fedbourse.privacy.zcdp import DELTA
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.agent import Advice, Agent, DataCheck
+    from fedbourse.agent import Advice, Agent, DataCheck, Market
 
 device_app = App(
     name="device", help="Sell an owner's privacy, and guard it: what runs on a device."
@@ -223,6 +223,49 @@ def enrol(
             token_in(token),
             ca_file=None if ca is None else str(ca.absolute()),
         )
+    _print_market(market, as_json=as_json)
+
+
+@device_app.command
+def move_market(
+    old: str,
+    new: str,
+    /,
+    *,
+    ca: Annotated[Path | None, Parameter(env_var="FEDBOURSE_CA", group=DEVICE)] = None,
+    device: DeviceOptions = THE_DEVICE,
+    as_json: Json = False,
+) -> None:
+    """Follow a market to a new address.
+
+    The market's key stays the one that the device remembers, and the new address has to prove that
+    it holds it. Deals go on where they were.
+
+    Examples:
+
+        fedbourse device move-market http://127.0.0.1:8417 https://market.example
+
+    Parameters
+    ----------
+    old
+        The address that the device knows.
+    new
+        The address from now on.
+    ca
+        A file with the certificates to trust, where the market has one of its own making.
+    as_json
+        Print one JSON document.
+    """
+    with device.selling() as agent:
+        market = agent.move_market(
+            address(old) or "",
+            address(new) or "",
+            ca_file=None if ca is None else str(ca.absolute()),
+        )
+    _print_market(market, as_json=as_json)
+
+
+def _print_market(market: Market, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(market))
     else:

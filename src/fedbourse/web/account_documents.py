@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
-from fedbourse.web.bodies import KEY, MS, Body, example
+from fedbourse.web.bodies import KEY, MS, SIGNATURE, Body, example
 
 _ENTRY: dict[str, Any] = {
     "sequence": 7,
@@ -158,8 +158,13 @@ class EnrolmentTokenMade(Body):
 class Enrolled(Body):
     """A device that was taken in."""
 
-    model_config = example(device="21fe31dfa154a261", owner="owner:ann", market_public_key=KEY)
+    model_config = example(
+        device="21fe31dfa154a261", owner="owner:ann", market_public_key=KEY, signature=SIGNATURE
+    )
     device: str
     owner: str
     market_public_key: str
     """The key that the market signs terms and receipts with; pin it."""
+    signature: str
+    """The proof that the market holds this key: its signature of the message of kind enrolment,
+    with device, owner and the host that the request was sent to."""

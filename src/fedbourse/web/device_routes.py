@@ -34,6 +34,8 @@ from fedbourse.web.owner_documents import (
 )
 from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.messages import enrolment_message
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller
@@ -58,10 +60,14 @@ def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Respon
         made = access.enrol(
             service.market, unit, token=body.token, device=device, public_key=body.public_key
         )
+        message = enrolment_message(
+            device=made.id, owner=made.owner, host=request.authority.lower()
+        )
         return {
             "device": made.id,
             "owner": made.owner,
             "market_public_key": service.market.key.public,
+            "signature": service.market.key.sign(canonical(message)),
         }
 
     with service.store.read() as unit:

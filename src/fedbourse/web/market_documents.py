@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
-from fedbourse.web.bodies import KEY, Body, example
+from fedbourse.web.bodies import KEY, SIGNATURE, Body, example
 
 
 class Health(Body):
@@ -49,6 +49,7 @@ class MarketFacts(Body):
         name="fedbourse",
         version="0.4.0",
         public_key=KEY,
+        proof=SIGNATURE,
         fund={**FUND, "balance_micro": 5_000},
         limits={"json_bytes_max": 1_048_576, "answer_bytes_max": 8_004_096},
     )
@@ -56,6 +57,9 @@ class MarketFacts(Body):
     version: str
     public_key: str
     """The key that the market signs terms and receipts with; pin it."""
+    proof: str | None
+    """Its signature of the message of kind market, with the host and the challenge; null where
+    there was no challenge, or the market does not go by that name."""
     fund: FundFacts
     limits: Limits
 

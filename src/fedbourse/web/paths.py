@@ -37,6 +37,14 @@ TokenId = Annotated[
         examples=["01a3185c50000a1b2c3d"],
     ),
 ]
+Challenge = Annotated[
+    str,
+    Query(
+        pattern="^([0-9a-f]{32})?$",
+        description="32 hexadecimal digits that nobody could foresee.",
+        examples=["9f86d081884c7d659a2feaa0c55ad015"],
+    ),
+]
 Rewards = Annotated[
     str,
     Query(

@@ -13,13 +13,14 @@ from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import FUND, show
 from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
-from fedbourse.web.doors import Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
+from fedbourse.web.doors import Asked, Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
 from fedbourse.web.market_documents import FundFacts, Health, Limits, MarketFacts, Me
 from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paths import (  # noqa: TC001 - as above
     AfterEvent,
     Before,
+    Challenge,
     Limit,
     SeenEvents,
     TaskId,
@@ -29,6 +30,7 @@ from fedbourse.web.stream import last_event
 from fedbourse.web.strict_route import StrictRoute
 from fedbourse.web.task_documents import EventPage, PublishedCard, TaskDocument, TaskPage
 from fedbourse.wire.canonical import canonical
+from fedbourse.wire.messages import market_message
 
 if TYPE_CHECKING:
     from fedbourse.market.task import Mark
@@ -68,15 +70,24 @@ def health(service: Behind) -> Health:
 
 
 @router.get("/market", operation_id="market", tags=["market"], openapi_extra={"security": []})
-def market(service: Behind) -> MarketFacts:
-    """Say which market this is, by which key it is known, and what its fund holds."""
-    settings = service.settings
+def market(service: Behind, request: Asked, challenge: Challenge = "") -> MarketFacts:
+    """Say which market this is, by which key it is known, and what its fund holds.
+
+    A challenge is signed with the key, under the name by which the market was asked for: everybody
+    knows the key, and only the market can do that. Under a name that is not its own it does not.
+    """
+    settings, host = service.settings, request.authority.lower()
     with service.store.read() as unit:
         held = unit.balance(FUND)
+    proof = None
+    if challenge and (not settings.authorities or host in settings.authorities):
+        message = market_message(host=host, challenge=challenge)
+        proof = service.market.key.sign(canonical(message))
     return MarketFacts(
         name=settings.name,
         version=__version__,
         public_key=service.market.key.public,
+        proof=proof,
         fund=FundFacts(**service.market.fund, balance_micro=held),
         limits=Limits(
             json_bytes_max=settings.json_bytes_max, answer_bytes_max=settings.answer_bytes_max

@@ -20,6 +20,7 @@ from fedbourse.wire.address import certificates, market_address
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.json_body import read_json
 from fedbourse.wire.keys import verified
+from fedbourse.wire.messages import market_message
 from fedbourse.wire.signatures import Request, sign_request
 
 if TYPE_CHECKING:
@@ -151,8 +152,9 @@ class Connection:
         return self._json(self._ask("PUT", path, content=content, headers=headers).content)
 
     def check_market(self) -> Any:
-        """Return what the market says of itself; refuse one with another key than the pinned."""
-        document = self.get("/v1/market")
+        """Return what the market says of itself; refuse one that does not hold the pinned key."""
+        challenge = secrets.token_hex(16)
+        document = self.get("/v1/market", {"challenge": challenge})
         found = document.get("public_key") if isinstance(document, dict) else None
         if self._market_key is not None and not (
             isinstance(found, str)
@@ -162,7 +164,19 @@ class Connection:
                 f"{self.server_url} shows the key {found!a:.60}, not {self._market_key}, which "
                 "this connection was told to expect"
             )
+        if self._market_key is not None:
+            message = market_message(host=self.authority, challenge=challenge)
+            if not verified(self._market_key, canonical(message), str(document.get("proof"))):
+                raise NotSignedIn(
+                    f"{self.server_url} shows the key {self._market_key}, and does not prove that "
+                    "it holds it under this name"
+                )
         return document
+
+    @property
+    def authority(self) -> str:
+        """The host, with its port where that is not the usual one, by which the market is asked."""
+        return self._client.base_url.netloc.decode("ascii").lower()
 
     def check_signed(self, document: object, signature: str) -> None:
         """Refuse a document that the market did not sign with its pinned key."""

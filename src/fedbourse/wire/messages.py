@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 
 
+def enrolment_message(*, device: str, owner: str, host: str) -> Message:
+    """The market has taken a device in, under the name by which the device reached it."""
+    return {"kind": "enrolment", "device": device, "owner": owner, "host": host}
+
+
+def market_message(*, host: str, challenge: str) -> Message:
+    """The market that is reached by this name answers somebody's challenge."""
+    return {"kind": "market", "host": host, "challenge": challenge}
+
+
 def interest_message(*, task: str, owner: str, value: float | None, card: str) -> Message:
     """An owner likes the card with this hash; it reports its value, or None."""
     return {"kind": "interest", "task": task, "owner": owner, "value": value, "previous": card}
