@@ -80,11 +80,16 @@ class _Refuse(MetaPathFinder):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--core``."""
+    """Add ``--core`` and ``--pictures``."""
     parser.addoption(
         "--core",
         action="store_true",
         help=f"leave out tests marked {', '.join(BEYOND_CORE)}; few Hypothesis examples",
+    )
+    parser.addoption(
+        "--pictures",
+        action="store_true",
+        help="leave a picture of each page that is looked at in build/screenshots",
     )
 
 

@@ -148,7 +148,7 @@ def test_a_best_reward_beside_a_jump_is_on_the_right_side_of_it(model) -> None:
     # Within rounding of a jump, the game of everybody and that of the few who may take part can
     # fall on different sides.
     rng = np.random.default_rng(11)
-    games = [[0.373, 1.57, 1.08, 2.783, 0.635], *rng.uniform(0.3, 3, (25, 5)).round(3).tolist()]
+    games = [[0.373, 1.57, 1.08, 2.783, 0.635], *rng.uniform(0.3, 3, (8, 5)).round(3).tolist()]
     for values in games:
         offer = best_reward(values, PAPER, weight=20, accuracy=model, cost="exponential")
         rewards = offer.reward * np.array([0.97, 0.999, 1.001, 1.03])
