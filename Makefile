@@ -24,7 +24,7 @@ demo-network: $(CORE) ## the same between real processes, some of them killed (a
 demo-market: $(CORE) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
 	@$(BIN)/fedbourse serve --demo --folder build/market-demo
 
-check: lint ## check style, types, layers, and run the core tests (a minute)
+check: lint ## check style, types, layers, and run the core tests (a minute and a half)
 	$(BIN)/pytest --core --numprocesses 2 --dist worksteal --quiet
 
 test: lint tests ## check style, types, layers, and run all tests

@@ -31,8 +31,15 @@ PLACES = {
     "src/fedbourse/learning/engines/flower.py": "flower",
     "src/fedbourse/learning/torch_model.py": "torch",
     "tests/agent/test_kill.py": "e2e",
+    "tests/agent/test_kill_restart.py": "e2e",
+    "tests/agent/test_malicious_market.py": "slow",
+    "tests/agent/test_one_record.py": "flower",
+    "tests/agent/test_restarting.py": "slow",
+    "tests/agent/test_verifying.py": "slow",
+    "tests/agent/whole_way.py": "flower",
     "tests/cli/test_account.py": "e2e",
     "tests/cli/test_audit.py": "slow",
+    "tests/cli/test_demo.py": "slow",
     "tests/cli/test_device.py": "e2e",
     "tests/cli/test_device_how_to.py": "e2e",
     "tests/cli/test_serve.py": "e2e",
@@ -43,12 +50,7 @@ PLACES = {
     "tests/cli/test_trainings.py": "slow",
     "tests/cli/test_verify.py": "e2e",
     "tests/contracts": "flower",
-    "tests/dashboard/test_buyer_pages.py": "slow",
-    "tests/dashboard/test_ledger_pages.py": "slow",
-    "tests/dashboard/test_market_pages.py": "slow",
-    "tests/dashboard/test_owner_pages.py": "slow",
-    "tests/dashboard/test_report_pages.py": "slow",
-    "tests/dashboard/test_session.py": "slow",
+    "tests/dashboard": "slow",  # the service, which the core does without
     "tests/e2e": "e2e",
     "tests/e2e/test_flower.py": "flower",
     "tests/files/test_many_owners.py": "flower",
@@ -56,13 +58,13 @@ PLACES = {
     "tests/learning/test_flower_engine.py": "flower",
     "tests/learning/test_torch_model.py": "torch",
     "tests/market/test_streaming.py": "slow",
+    "tests/market/test_withdrawing.py": "slow",
     "tests/privacy/audit": "slow",
     "tests/storage/test_crash.py": "e2e",
     "tests/study": "slow",
     "tests/test_benchmarks.py": "slow",
     "tests/test_page_weight.py": "browser",
-    "tests/web/test_hostile.py": "slow",  # needs schemathesis too
-    "tests/web/test_waiting.py": "slow",
+    "tests/web": "slow",
 }
 """Files, or all files in a folder, that need more than the core even to be imported."""
 FIXTURES = {"_chromium": "browser", "postgresql": "postgres", "private_postgresql": "postgres"}
@@ -74,7 +76,8 @@ class _Refuse(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] in LIBRARIES:
+        library = fullname.partition(".")[0]
+        if library in LIBRARIES and library not in sys.modules:  # some are plugins of pytest
             raise ModuleNotFoundError(f"{fullname} is beyond the core tests", name=fullname)
         return None
 

@@ -127,6 +127,7 @@ TOTALS = [1.0, 0.8, 0.9]
 """The device replies with 2/3, 0.5867 and 0.63: at R/P these are 2, 2.2 and 2.1 credits."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settled", "payment", "reason"),
     [

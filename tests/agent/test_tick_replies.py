@@ -126,6 +126,7 @@ def devices(draw: st.DrawFn, *, fixed: bool) -> tuple[Device, list[float]]:
     return Device(deal, bid, reward), draw(announcements(dropout=reward / 1e6 / bid))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(devices(fixed=False))
 def test_replies_that_follow_a_value_never_contradict_each_other(drawn) -> None:
@@ -137,6 +138,7 @@ def test_replies_that_follow_a_value_never_contradict_each_other(drawn) -> None:
         event("sold at some totals, and not at others")
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(devices(fixed=True))
 @example((Device(deal_of(Wish(budget=0.5)), 1.0), [4.0, 2.5, 2.0, 0.9]))
@@ -149,6 +151,7 @@ def test_a_fixed_budget_leaves_the_task_before_it_contradicts_itself(drawn) -> N
         assert "contradicts" in device.left
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(devices(fixed=False), sizes)
 def test_budgets_that_no_noise_can_be_drawn_for_are_never_sent(drawn, least) -> None:

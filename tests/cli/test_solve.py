@@ -270,6 +270,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(BAD))
 def test_bad_input_gets_one_clear_sentence(run, case) -> None:
     written("txt")
@@ -430,6 +431,7 @@ def test_a_full_disk_is_one_sentence() -> None:
     assert done.stderr == "fedbourse: the output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     solve = " ".join(command("solve", "--uniform", "1:1.0001", "--owners", "20000", "--json"))
     done = subprocess.run(
@@ -450,6 +452,7 @@ def test_help_shows_how(arguments) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_no_line_of_the_help_turns_into_a_bullet() -> None:
     done = subprocess.run(command("solve", "--help"), capture_output=True, text=True, check=True)
     assert "•" not in done.stdout

@@ -28,6 +28,7 @@ def observed(truth: Accuracy, *, spread: float = 0.0, count: int = 12) -> list[O
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ACCURACY_MODELS)
 @given(chance=st.floats(0.0, 0.5), gain=st.floats(0.1, 0.5), noise=st.floats(1e-3, 1e3))
 def test_a_noiseless_pilot_gives_back_the_truth(model, chance, gain, noise) -> None:

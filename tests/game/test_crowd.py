@@ -45,6 +45,7 @@ KINDS = ["equal", "nearly equal", "half", "half, last digits", "ties", "two poin
          "crowd that leaves", "across a power of two"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_kept")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunks", [1, 3, 40])
@@ -90,6 +91,7 @@ def test_any_tree_of_merges_gives_the_same_participants(kind: str, seed: int, da
     assert whole.result(2.0).count == found.count  # asking changes nothing
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_kept")
 def test_what_is_kept_stays_bounded(monkeypatch) -> None:
     for kind in KINDS:
@@ -225,6 +227,7 @@ def test_owners_that_no_count_tells_apart_take_part_together(others, low, crowd_
         assert found.budgets_of(values).sum() == pytest.approx(found.total_budget, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_huge_values_in_a_crowd_leave_or_are_refused() -> None:
     crowd_of_huge = [np.full(400_000, 1e303)] * 6
     assert equilibrium([*crowd_of_huge, np.ones(50_000)], reward=1.0).count == 50_000

@@ -164,6 +164,7 @@ def test_terms_that_bind_nobody_change_no_offer(terms) -> None:
     assert best_reward(values, PAPER, weight=20, **terms).utility == pytest.approx(free.utility)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [{"cost": "exponential"}, {"caps": 1e9}])
 def test_the_search_finds_the_smallest_rewards_too(terms) -> None:
     training = Training(dimension=1, step_size=1e-8, iterations=1, samples=1)

@@ -47,6 +47,7 @@ def walks(monkeypatch) -> list[tuple[float, float]]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", list(shapes()))
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_every_shape_is_decided_as_by_selection(shape: str, kind, walks) -> None:
@@ -109,6 +110,7 @@ def test_an_array_that_changed_before_its_budgets_were_asked_for_is_noticed() ->
         _ = found.budgets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0])
 @pytest.mark.parametrize("shape", ["uniform", "equal"])
 @pytest.mark.parametrize("position", [0, 70_001, N - 1])

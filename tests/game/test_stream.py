@@ -204,6 +204,7 @@ def test_convex_costs_agree_with_memory(values, cost, reward, kept, monkeypatch)
             _ = found.participants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2 * 10**4, 3 * 10**5])
 def test_a_threshold_that_cuts_through_a_crowd_takes_four_readings(n: int, monkeypatch) -> None:
     values = np.random.default_rng(5).uniform(1, 1.002, n)

@@ -179,6 +179,7 @@ def test_positions_that_cannot_be_held_are_refused(first, words) -> None:
         Support(first_position=first).add([1.0, 2.0])
 
 
+@pytest.mark.slow
 def test_thousands_of_sources_have_their_own_rows() -> None:
     whole = Support()
     for number in range(3_000):

@@ -31,6 +31,7 @@ def games() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", list(games()))
 @pytest.mark.parametrize("cost", ["linear", "quadratic"])
 def test_it_says_what_each_equilibrium_would(game: str, cost: str) -> None:
@@ -48,6 +49,7 @@ def test_it_says_what_each_equilibrium_would(game: str, cost: str) -> None:
             assert found.utility[model][i] == pytest.approx(20 * due - REWARDS[i], abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["few", "uniform", "half"])
 @pytest.mark.parametrize("model", ACCURACY_MODELS)
 def test_the_best_reward_is_that_of_best_reward(game: str, model: str) -> None:

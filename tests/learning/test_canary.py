@@ -63,6 +63,7 @@ def test_the_two_signs_are_neighbours() -> None:
     assert np.flatnonzero(plus.labels != minus.labels).tolist() == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["exact", "simulated"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_both_mechanisms_pass(mechanism, seed) -> None:

@@ -134,6 +134,7 @@ def test_the_buyers_records_are_nobody_elses(name: str, tmp_path: Path) -> None:
     assert (other.buyer.labels != source.buyer.labels).any()
 
 
+@pytest.mark.slow
 def test_scikit_learns_data_can_be_learnt() -> None:
     digits, tumours = load("sklearn:digits"), load("sklearn:breast_cancer")
     assert digits.default_model == "softmax"

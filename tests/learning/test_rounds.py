@@ -80,6 +80,7 @@ def test_precision_weights_are_inverse_variances() -> None:
     assert weighted_mean(answers, np.array([1.0, 9.0, 2.0]), "equal")[0] == 3.0
 
 
+@pytest.mark.slow
 def test_the_noise_in_the_model_is_what_the_weights_say() -> None:
     owners = federation(samples=4)
     model = model_named("logistic", features=4, classes=2)

@@ -163,6 +163,7 @@ def test_a_round_closes_with_those_who_came_and_a_void_one_leaves_the_model(trad
     assert trading.balance(owners[2].name) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unearned", ["fund", "refund", "share"])
 def test_all_rounds_missed_pay_nobody_and_the_buyer_only_by_the_card(trading, unearned) -> None:
     owners = trading.owners(1.0, 1.1)

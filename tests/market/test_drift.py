@@ -74,6 +74,7 @@ def test_honest_devices_are_not_flagged(dimension, clip_to_noise, signal) -> Non
         assert found == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", ROUNDS)
 @pytest.mark.parametrize("what", FALSE)
 def test_a_false_device_is_flagged_and_the_others_are_not(dimension, what) -> None:

@@ -144,6 +144,7 @@ def test_there_are_commands_of_every_kind() -> None:
         assert name in COMMANDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_no_command_debits_the_fund(world, name) -> None:
     trading, owners, tasks = world

@@ -15,6 +15,7 @@ from market.life_laws import postgresql_stores, sqlite_stores
 from market.life_machine import run_life, run_same_lives
 
 
+@pytest.mark.slow
 def test_any_life_keeps_the_books_and_the_log(kind, request) -> None:
     if kind == "sqlite":
         stores = sqlite_stores(request.getfixturevalue("sqlite_template"))

@@ -118,6 +118,7 @@ CALLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "command", "role"),
     [

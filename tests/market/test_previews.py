@@ -55,6 +55,7 @@ def prepared(trading, state, **items):
     return getattr(trading, state)(owners, **items)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "command"),
     [
@@ -79,6 +80,7 @@ def test_a_step_does_what_its_preview_said(trading, state, command, items):
     assert moved(trading, task, command) == (said.balance_after, said.escrow_after, fund)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unearned", ["fund", "refund", "share"])
 def test_cancelling_a_training_brings_back_what_its_preview_said(trading, unearned):
     owners = trading.owners(1.0, 1.1, 1.2)

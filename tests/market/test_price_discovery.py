@@ -111,6 +111,7 @@ def test_where_the_last_tick_came_the_rule_settles(trading, monkeypatch) -> None
     assert 0 < gain <= settled["regret_bound"]
 
 
+@pytest.mark.slow
 def test_devices_whose_shares_jump_veto_nothing(trading) -> None:
     """At the price at which the last three leave, all of them together are too many."""
     owners = trading.owners(2.0, 2.0, 2.5, 2.5, 2.5)
@@ -179,6 +180,7 @@ def test_whatever_sums_to_at_most_its_total_is_paid_the_price_it_replied_to(
         assert payment >= least_pay(budget=budget, total_budget=total, reward_micro=reward)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     values=st.lists(st.floats(0.5, 3.0), min_size=2, max_size=5),
@@ -231,6 +233,7 @@ def decided(trading, owners, task, decliners):
     return trading.task(task.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [{0}, {3}, {1, 2}, {0, 1, 4}], ids=str)
 def test_after_a_decline_the_price_is_the_one_without_the_decliners(trading, gone) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.35)
@@ -341,6 +344,7 @@ def get_out(trading, owners, task, how):
     return trading.task(task.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["left", "missed", "declined", "unsigned"])
 def test_whoever_is_out_says_nothing_more_and_counts_no_more(trading, how) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.25)

@@ -32,6 +32,7 @@ def budgets(trading, task, owners) -> list[float]:
 # -- discovery -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 30])
 def test_withheld_values_reach_the_equilibrium(trading, count) -> None:
     owners = trading.owners(*[1.0 + 2.0 * i / count for i in range(count)])
@@ -54,6 +55,7 @@ def test_lying_owners_reach_the_equilibrium_of_what_they_claim(trading) -> None:
     assert budgets(trading, task, owners) == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_rho", [100.0, 0.6])
 def test_owners_with_caps_reach_the_equilibrium_under_them(trading, max_rho) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3)

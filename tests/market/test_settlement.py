@@ -82,6 +82,7 @@ def test_where_remainders_are_too_many_to_tell_apart_more_readings_do(
         assert streamed(plans, reward, size) == largest_remainders(plans, reward)
 
 
+@pytest.mark.slow
 def test_many_remainders_that_begin_alike_are_told_apart() -> None:
     plans = 0.5 + np.arange(40_000) * 2.0**-53
     assert streamed(plans, 10**9 + 7, 9_999) == largest_remainders(plans.tolist(), 10**9 + 7)

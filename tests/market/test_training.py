@@ -85,6 +85,7 @@ def test_an_answer_to_another_round_earns_nothing(trading, number) -> None:
     assert trading.balance(owners[0].name) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [

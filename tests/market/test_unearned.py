@@ -123,6 +123,7 @@ def assert_verified(trading, task, owners) -> None:
         assert [check for check in checks if check.passed is False] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_what_absentees_leave_goes_where_the_card_says(trading, rule) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
@@ -148,6 +149,7 @@ def test_what_absentees_leave_goes_where_the_card_says(trading, rule) -> None:
     assert_verified(trading, task, owners)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("who", [BUYER, OPERATOR], ids=str)
 def test_a_cancelled_training_returns_open_rounds_and_keeps_closed_ones_apart(
@@ -201,6 +203,7 @@ def endings(draw: st.DrawFn):
     return rounds, draw(st.sets(cells)), draw(st.integers(0, rounds)), draw(st.sets(cells))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(ending=endings(), rule=st.sampled_from(RULES), reward=st.sampled_from([3, 7, 10, 1_000_003]))
 def test_any_training_that_ends_anywhere_adds_up(sqlite_template, ending, rule, reward) -> None:

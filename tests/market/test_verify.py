@@ -352,6 +352,7 @@ TAMPERED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tamper", "names"), TAMPERED, ids=lambda x: getattr(x, "__name__", ""))
 def test_what_was_tampered_with_is_named(records, tamper, names) -> None:
     tamper(records)
@@ -468,6 +469,7 @@ def test_an_owner_sees_that_its_line_was_changed(trade, part, key, value, name) 
     assert name in failed(records)
 
 
+@pytest.mark.slow
 def test_every_state_on_the_way_verifies(store) -> None:
     trading = Trading(store)
     owners = trading.owners(1.0, 1.1, 1.2)
@@ -511,6 +513,7 @@ def test_every_state_on_the_way_verifies(store) -> None:
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vesting", "unearned"),
     [("by-round", "fund"), ("by-round", "refund"), ("by-round", "share"), ("upfront", "fund")],
@@ -572,6 +575,7 @@ def wrong(checks) -> set[str]:
     return {name for name, passed in checks.items() if not passed}
 
 
+@pytest.mark.slow
 def test_a_market_that_takes_contradicting_replies_is_caught(trading, monkeypatch) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     assert wrong(dishonest(trading, owners)) == set()

@@ -15,6 +15,7 @@ def trading(store) -> Trading:
     return Trading(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vesting", ["by-round", "upfront"])
 def test_a_whole_trade_pays_everybody_and_empties_escrow(trading, vesting) -> None:
     owners = trading.owners(1.0, 1.1, 1.2, 1.3, 9.0)
@@ -41,6 +42,7 @@ def test_a_whole_trade_pays_everybody_and_empties_escrow(trading, vesting) -> No
     assert not [check for check in own if check.passed is False]
 
 
+@pytest.mark.slow
 def test_withheld_values_reach_the_equilibrium_in_a_handful_of_ticks(trading) -> None:
     values = [1.0 + 0.03 * i for i in range(30)]
     owners = trading.owners(*values)

@@ -538,6 +538,7 @@ def elsewhere(file: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_until_the_first_lets_go(file) -> None:
     with opened(file) as guard:
         assert elsewhere(file) == "Refused in-use"

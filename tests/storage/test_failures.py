@@ -156,6 +156,7 @@ def test_a_second_store_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
         assert (tmp_path / "market.db-wal").exists()
 
 
+@pytest.mark.slow
 def test_sqlite_needs_no_driver_of_postgresql(tmp_path: Path) -> None:
     script = """
 import sys

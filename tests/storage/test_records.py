@@ -334,6 +334,7 @@ def test_no_line_holds_back_more_than_it_has_earned(store: SqlStore) -> None:
         unit.add_lines([dataclasses.replace(a_line(ANN), held=2, earned=2)])
 
 
+@pytest.mark.slow
 def test_many_lines_are_stored_at_once(store: SqlStore) -> None:
     with_task(store)
     lines = [a_line(f"owner:{n:06}", position=n, budget=n / 7) for n in range(25_000)]

@@ -146,6 +146,7 @@ def test_a_failed_migration_leaves_nothing(
     SqlStore(url).close()
 
 
+@pytest.mark.slow
 def test_each_guard_that_is_gone_is_named(database_url: str, kind: str) -> None:
     with engine_of(database_url) as engine, engine.connect() as connection:
         names = [name for name in required(kind) if name.split()[0] in ("trigger", "index")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -26,6 +28,8 @@ _KINDS: dict[type, str] = {
     UniqueConstraint: "unique",
 }
 
+_LOOKED_AT_MAX = 16
+
 # Those that are switched off, or not enforced, count as gone.
 _TRIGGERS_POSTGRESQL = text("""
     SELECT tgname, tgrelid::regclass::text, prosrc FROM pg_trigger
@@ -40,6 +44,7 @@ _INDEXES_POSTGRESQL = text("""
     WHERE indisvalid AND pg_table_is_visible(indexrelid)""")
 
 
+@cache
 def required(dialect: str) -> dict[str, str]:
     """Return every table, index, constraint and trigger, with the text of triggers and checks."""
     found: dict[str, str] = {}
@@ -67,10 +72,22 @@ def missing(connection: Connection) -> list[str]:
     return sorted(name for name, text in required(dialect).items() if there.get(name) != text)
 
 
+_LOOKED_AT: OrderedDict[tuple[tuple[str, ...], ...], dict[str, str]] = OrderedDict()
+"""What SQLite databases have, by the statements that made them, from which all of it follows."""
+
+
 def _there_sqlite(connection: Connection) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for kind, name, sql in connection.execute(text("SELECT type, name, sql FROM sqlite_master")):
-        found[f"{kind} {name}"] = _plain(sql or "") if kind == "trigger" else ""
+    rows = connection.execute(text("SELECT type, name, sql FROM sqlite_master"))
+    made = tuple((kind, name, sql or "") for kind, name, sql in rows)
+    if made not in _LOOKED_AT:
+        _LOOKED_AT[made] = _looked_at(connection, made)
+        if len(_LOOKED_AT) > _LOOKED_AT_MAX:
+            _LOOKED_AT.popitem(last=False)
+    return _LOOKED_AT[made]
+
+
+def _looked_at(connection: Connection, made: tuple[tuple[str, ...], ...]) -> dict[str, str]:
+    found = {f"{kind} {name}": _plain(sql) if kind == "trigger" else "" for kind, name, sql in made}
     inspector = inspect(connection)
     for table in metadata.tables.keys() & set(inspector.get_table_names()):
         for check in inspector.get_check_constraints(table):
