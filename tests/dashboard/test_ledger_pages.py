@@ -111,7 +111,6 @@ def test_a_statement_runs_backwards_to_the_first_transfer(client, town, monkeypa
     assert balances[0] == credits(town.trading.balance("buyer:acme"))
     assert balances[-1] == "1,000"
     monkeypatch.setattr(ledger_pages, "ROWS", 3)
-    monkeypatch.setattr(ledger_pages, "_AT_ONCE", 2)
     paged, number = [], 1
     while rows := ROW.findall(client.get(f"/ledger/buyer:acme?page={number}").text):
         assert len(rows) <= 3

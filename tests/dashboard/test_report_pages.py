@@ -10,6 +10,7 @@ import pytest
 from fedbourse.dashboard.served_report import OWNERS_SHOWN, served_report
 from fedbourse.errors import Conflict
 from fedbourse.market import buying
+from fedbourse.market.view import View
 from fedbourse.report import trade_body, trade_page
 from fedbourse.units import credits_text
 from fedbourse.wire.layout import Column, Layout
@@ -21,7 +22,7 @@ PEOPLE = ("stranger", "owner's token", "another owner's token", "buyer", "audito
 
 def report_of(town, who, task=None):
     with town.store.read() as unit:
-        return served_report(unit, who, (task or town.completed).id)
+        return served_report(View(town.market, unit, who), (task or town.completed).id)
 
 
 def page_of(client, town, person):
@@ -88,7 +89,7 @@ def test_its_money_is_the_books(town):
 def test_a_trade_that_was_cancelled_in_training_has_a_report(client, town):
     task = town.training
     with town.store.read() as unit, pytest.raises(Conflict, match="has ended; this task is"):
-        served_report(unit, AUDITOR, task.id)
+        served_report(View(town.market, unit, AUDITOR), task.id)
     assert client.get(f"/tasks/{task.id}/report").status_code == 409
     for owner in town.owners[:2]:
         town.trading.answer(owner, task)

@@ -6,6 +6,7 @@ from fedbourse.errors import InvalidInput, InvalidTransfer, NotAllowed, NotFound
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market import accounts, buying, views
 from fedbourse.market.service import escrow
+from fedbourse.market.task_money import visible_escrow
 from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
 
 
@@ -165,23 +166,23 @@ def test_an_account_is_seen_by_its_party_the_operator_and_auditors() -> None:
 def shown(trading, who, task) -> dict[str, int]:
     """What somebody is told of a task's escrow, by each way there is; they must agree."""
     with trading.store.read() as unit:
-        held = accounts.visible_balance(unit, who, escrow(task.id))
-        assert held == accounts.visible_escrow(unit, who, unit.task(task.id))
+        held = views.visible_balance(unit, who, escrow(task.id))
+        assert held == visible_escrow(unit, who, unit.task(task.id))
         money = views.report(unit, who, task.id)["money_micro"]
     assert money["escrow"] == held
     assert money["held"] == sum(money[name] for name in money if name != "held")
     return money
 
 
-def test_a_buyer_sees_escrow_as_of_the_last_closed_round(trading) -> None:
-    """Asked before and after each answer, it would tell each owner's pay."""
+def test_a_buyer_in_training_sees_the_pay_of_rounds_to_come(trading) -> None:
+    """Asked before and after each answer, or each round, escrow would tell each owner's pay."""
     trading.fund(10**8)
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners, rounds=3)
     everybody, account = len(trading.lines(task.id)), escrow(task.id)
     assert everybody == 3
     for answering in (owners, owners[:2], owners):  # the clock stands still meanwhile
-        before = trading.balance(account)
+        before = task.reward - task.reward * task.round // 3
         assert shown(trading, BUYER, task)["escrow"] == before
         for owner in answering:
             last = trading.balance(account)
@@ -224,4 +225,4 @@ def test_escrow_is_shown_to_nobody_else(trading) -> None:
     for who in (caller("buyer:other"), caller("owner:000000")):
         for account in (escrow(task.id), BUYER.party):
             with pytest.raises(NotAllowed), trading.store.read() as unit:
-                accounts.visible_balance(unit, who, account)
+                views.visible_balance(unit, who, account)

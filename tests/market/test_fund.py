@@ -218,4 +218,4 @@ def test_the_market_says_where_its_fund_pays_to(world) -> None:
 def test_everybody_sees_what_the_fund_holds(world) -> None:
     trading, owners, _ = world
     for who in callers(owners):
-        assert trading.see(accounts.visible_balance, who, FUND) == trading.balance(FUND)
+        assert trading.see(views.visible_balance, who, FUND) == trading.balance(FUND)

@@ -87,22 +87,33 @@ def test_cancelling_a_training_brings_back_what_its_preview_said(trading, unearn
     task = trading.in_training(owners, unearned=unearned, rounds=4)
     task = trading.trained(owners, task, absent={(0, 0), (1, 2)}, until=2)
     fund = trading.balance(FUND)
-    said = seen(trading, task, Command.CANCEL)
-    assert (said.escrow_after, len(said.moves)) == (0, 1 if unearned == "refund" else 2)
+    said, known = (seen(trading, task, Command.CANCEL, who) for who in (BUYER, OPERATOR))
+    assert (known.escrow_after, len(known.moves)) == (0, 1 if unearned == "refund" else 2)
     buyer, left, in_fund = moved(trading, task, Command.CANCEL)
     assert left == 0
     rounding = 2 * len(owners)  # each earned amount is a floor
-    assert said.balance_after == pytest.approx(buyer, abs=rounding)
-    to_fund = sum(move.micro for move in said.moves if move.target == "fund")
+    assert known.balance_after == pytest.approx(buyer, abs=rounding)
+    to_fund = sum(move.micro for move in known.moves if move.target == "fund")
     assert to_fund == pytest.approx(in_fund - fund, abs=rounding)
+    # What was not delivered would tell a buyer somebody's pay: it hears of the rounds to come.
+    half = task.reward // 2
+    assert [(move.source, move.micro) for move in said.moves] == [("escrow", half)]
+    assert (said.escrow, said.escrow_after) == (half, 0)
+    if unearned == "refund":
+        assert said.balance_after < buyer - rounding
+    else:
+        assert said.balance_after == pytest.approx(buyer, abs=rounding)
 
 
-def test_an_answer_to_the_open_round_does_not_change_a_preview(trading):
+def test_who_answered_does_not_change_a_preview(trading):
     owners = trading.owners(1.0, 1.1, 1.2)
-    task = trading.trained(owners, trading.in_training(owners, rounds=4), until=2)
+    task, other = (trading.in_training(owners, rounds=4) for _ in range(2))
+    task = trading.trained(owners, task, until=2)
     before = seen(trading, task, Command.CANCEL)
     trading.answer(owners[0], task)
     assert seen(trading, task, Command.CANCEL) == before
+    other = trading.trained(owners, other, absent={(0, 0), (1, 2)}, until=2)
+    assert seen(trading, other, Command.CANCEL).moves == before.moves
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from starlette.responses import JSONResponse, Response
 
 from fedbourse.dashboard.card_form import STARTS, card_in
 from fedbourse.dashboard.forms import CSRF, KEY, Form, InvalidForm
-from fedbourse.dashboard.market_pages import promised
-from fedbourse.dashboard.money import money_of
 from fedbourse.dashboard.pages import HEADERS, LOOK, page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.dashboard.what_if import answer, supposed_in
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fedbourse.dashboard.what_if import Answer
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.view import View
 
 router = APIRouter()
 Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
@@ -56,16 +53,14 @@ def _own_page(
     errors: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
 ) -> Response:
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        found = unit.tasks(buyer=caller.party, limit=_TASKS_MAX)
+    def read(view: View) -> dict[str, Any]:
+        found = view.bought_tasks(limit=_TASKS_MAX)
         rows = [
-            views.task_document(task)
-            | {"money": money_of(unit, caller, task), "reward": promised(task)}
-            | ({"interested": unit.count_interests(task.id)} if task.state == "open" else {})
-            for task in found
+            document | {"money": money, "reward": views.promised(task)}
+            for document, task, money in found
         ]
         return {
-            "balance": unit.balance(caller.party),
+            "balance": view.balance(),
             "tasks": rows,
             "in_escrow": sum(row["money"].escrow for row in rows),
             "paid": sum(row["money"].paid for row in rows),
@@ -89,13 +84,11 @@ def deposit(visit: Buyer) -> Response:
     try:
         reference = visit.form(Claim).reference
 
-        def claim(unit: Unit, caller: Caller) -> object:
-            account, amount = accounts.deposit(
+        visit.write(
+            lambda unit, caller: accounts.deposit(
                 visit.market, unit, caller, visit.service.payments, reference=reference
             )
-            return {"account": account, "amount_micro": amount}
-
-        visit.write(claim)
+        )
     except InvalidForm as error:
         return _own_page(visit, status=422, errors=error.errors, values=error.values)
     except FedbourseError as error:
@@ -138,12 +131,12 @@ def create(visit: Buyer) -> Response:
 @router.post("/buy/what-if")
 def would_buy(visit: Buyer) -> Response:
     """Say what a card would buy: as a part for scripts, as the whole page for everybody else."""
-    visit.computes()
     said = _said(visit)
-    found, errors = _answer(said)
+    with visit.at_length():
+        found, errors = _answer(said)
     if visit.request.header("accept") != "application/json":
         typed = {name: each[0] for name, each in said.items()}
-        return _card_page(visit, STARTS | typed, errors=errors)
+        return _card_page(visit, STARTS | typed, errors=errors, answered=(found, errors))
     # A wrong number is an answer like others: browsers report a status of 422 as a failure.
     html = "" if found is None else _part(found)
     return JSONResponse({"html": html, "errors": errors}, headers=HEADERS)
@@ -162,6 +155,17 @@ def _answer(fields: dict[str, list[str]]) -> tuple[Answer | None, dict[str, str]
         return None, {"form": str(error)}
 
 
+def _answered(
+    visit: KnownPageVisit, values: Mapping[str, str]
+) -> tuple[Answer | None, dict[str, str]]:
+    """Say what a card would buy; where it is not the visitor's turn, why it does not say it."""
+    try:
+        with visit.at_length():
+            return _answer({name: [text] for name, text in values.items()})
+    except FedbourseError as error:
+        return None, {"form": str(error)}
+
+
 def _part(found: Answer) -> str:
     template = LOOK.environment.get_template("_what_if.html")
     return template.render(found=found, model_words=MODEL_WORDS)
@@ -172,10 +176,11 @@ def _card_page(
     values: Mapping[str, str],
     *,
     errors: Mapping[str, str] | None = None,
+    answered: tuple[Answer | None, dict[str, str]] | None = None,
     status: int = 200,
 ) -> Response:
-    found, wrong = _answer({name: [text] for name, text in values.items()})
-    balance = visit.read(lambda unit, caller: unit.balance(caller.party))
+    found, wrong = answered or _answered(visit, values)
+    balance = visit.read(lambda view: view.balance())
     return page(
         visit,
         "card.html",

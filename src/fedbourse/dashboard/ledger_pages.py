@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -15,19 +16,18 @@ from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import InvalidInput, InvalidTransfer
 from fedbourse.market import accounts
-from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.service import FUND
 from fedbourse.units import micro_credits
 from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
     from fedbourse.market.task import Entry
+    from fedbourse.market.view import View
 
 router = APIRouter()
 ROWS = 50
-_AT_ONCE = 10_000
+_PAGES_LIGHT = 20
+"""Pages further back are computed at length: all that is newer is summed up."""
 _ESCROWS = 100
 _TOO_MUCH = "this is more than the account holds"
 Mover = Annotated[KnownPageVisit, Depends(signed_in(*accounts.MOVERS))]
@@ -49,18 +49,14 @@ def ledger_page(visit: SignedIn, after: AfterName = "") -> Response:
     """Show the balances that the caller may see."""
     sees_all = visit.may("operator", "auditor")
 
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        found = unit.balances(after=after, limit=ROWS) if sees_all else []
-        held = (
-            unit.tasks(states=ACTIVE, buyer=caller.party, limit=_ESCROWS)
-            if visit.may("buyer")
-            else []
-        )
+    def read(view: View) -> dict[str, Any]:
+        found = view.accounts(after=after, limit=ROWS) if sees_all else []
+        held = view.escrows(limit=_ESCROWS) if visit.may("buyer") else []
         return {
-            "balance": unit.balance(caller.party),
+            "balance": view.balance(),
             "accounts": found,
             "next": found[-1][0] if len(found) == ROWS else None,
-            "escrows": [(task, accounts.visible_escrow(unit, caller, task)) for task in held],
+            "escrows": [(task, money.escrow) for task, money in held],
         }
 
     return page(visit, "ledger.html", sees_all=sees_all, after=after, **visit.read(read))
@@ -75,22 +71,22 @@ def withdraw(visit: Mover) -> Response:
     except InvalidForm as wrong:
         return _statement(visit, visit.caller.party, errors=wrong.errors, values=wrong.values)
     if not form.confirmed:
-        balance = visit.read(lambda unit, caller: unit.balance(caller.party))
+        balance = visit.read(lambda view: view.balance())
         return page(visit, "withdraw.html", form=form, amount=amount, balance=balance)
 
-    def command(unit: Unit, caller: Caller) -> object:
-        payout = accounts.withdraw(
-            visit.market,
-            unit,
-            caller,
-            account=caller.party,
-            amount_micro=amount,
-            destination=form.destination,
-        )
-        return {"id": payout.id}
-
     try:
-        made = visit.write(command)
+        made = visit.write(
+            lambda unit, caller: asdict(
+                accounts.withdraw(
+                    visit.market,
+                    unit,
+                    caller,
+                    account=caller.party,
+                    amount_micro=amount,
+                    destination=form.destination,
+                )
+            )
+        )
     except InvalidInput as error:
         short = isinstance(error, InvalidTransfer)
         about = "amount" if short else str(error).partition(" ")[0].removesuffix("_micro")
@@ -123,7 +119,7 @@ def _amount(visit: KnownPageVisit, form: WithdrawForm) -> int:
         amount = micro_credits(form.amount.replace(",", ""))
     except InvalidInput as error:
         raise InvalidForm({"amount": str(error)}, said) from None
-    held = visit.read(lambda unit, caller: unit.balance(caller.party))
+    held = visit.read(lambda view: view.balance())
     if amount <= 0:
         raise InvalidForm({"amount": "this must be above 0"}, said)
     # A confirmed one is refused by the books themselves, or answered as it was the first time.
@@ -149,12 +145,13 @@ def _statement(
     errors: dict[str, str] | None = None,
     values: dict[str, str] | None = None,
 ) -> Response:
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        accounts.may_see(caller, party)
-        rows, count = _rows(unit, party, number)
-        return {"rows": rows, "count": count, "balance": unit.balance(party)}
+    def read(view: View) -> dict[str, Any]:
+        rows, count = view.last_entries(party, page=number, rows=ROWS)
+        words = [asdict(row) | {"entry": row.entry} | _words(row.entry) for row in rows]
+        return {"rows": words, "count": count, "balance": view.balance(party)}
 
-    found = visit.read(read)
+    with visit.at_length() if number > _PAGES_LIGHT else nullcontext():
+        found = visit.read(read)
     # Anybody can write such an address: it is the books that say whether it is true.
     newest = found["rows"][0]["entry"].id if found["rows"] and number == 1 else None
     return page(
@@ -172,30 +169,6 @@ def _statement(
         movable=visit.caller.party == party and visit.may(*accounts.MOVERS),
         **found,
     )
-
-
-def _rows(unit: Unit, account: str, number: int) -> tuple[list[dict[str, Any]], int]:
-    """Return one page of an account's transfers, newest first, and how many there are.
-
-    Only the books' order gives the balance after each, so all are walked through and few are kept.
-    """
-    kept: deque[dict[str, Any]] = deque(maxlen=number * ROWS)
-    balance = count = after = 0
-    while entries := unit.entries(account=account, after=after, limit=_AT_ONCE):
-        for entry in entries:
-            moved = _moved(entry, account)
-            balance += moved
-            kept.append({"entry": entry, "moved": moved, "balance": balance})
-        count += len(entries)
-        after = entries[-1].sequence
-    here = max(0, min(ROWS, count - (number - 1) * ROWS))
-    rows = list(kept)[:here]
-    return [row | _words(row["entry"]) for row in reversed(rows)], count
-
-
-def _moved(entry: Entry, account: str) -> int:
-    """Return by how much a transfer changes an account; one to itself changes nothing."""
-    return entry.amount * (entry.target == account) - entry.amount * (entry.source == account)
 
 
 def _words(entry: Entry) -> dict[str, Any]:

@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from fedbourse.dashboard.money import money_for
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
-from fedbourse.errors import Conflict, NotAllowed
 from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.log_summary import summary_of
 from fedbourse.market.offers import accuracy_of, training_of
-from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.visits import PageVisit
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.task import Round, Task
+    from fedbourse.market.task import Task
+    from fedbourse.market.view import View
 
 router = APIRouter()
 Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
@@ -36,20 +31,24 @@ ROUNDS_SHOWN = 2000
 ROUNDS_LISTED = 30
 
 
-def live_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+def live_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
     """Return what the page of a task shows of its training."""
-    return {"live": live_of(unit, visit.caller, task)}
+    return {"live": live_of(view, task)}
 
 
-def live_of(unit: Unit, caller: Caller | None, task: Task) -> dict[str, Any]:
+def live_of(view: View, task: Task) -> dict[str, Any]:
     """Return what may be known of a task's training by now."""
-    log = summary_of(unit, task.id)
+    log, caller = view.log(task.id), view.caller
     signed = log.signed
     sold = None if log.settlement is None else log.settlement.total_budget
-    last = unit.events(
-        task.id, after=max(-1, task.last_sequence - ROUNDS_SHOWN - 2), limit=ROUNDS_SHOWN + 2
-    )
-    rounds = [event.body for event in last if event.kind == "round"]
+    rounds = [
+        {
+            "round": each.number,
+            "answers": each.answers,
+            "void": each.answers < task.card.min_participants,
+        }
+        for each in view.closed_rounds(task.id, last=ROUNDS_SHOWN)
+    ]
     return {
         "state": task.state.value,
         "streams": task.state not in ENDED and task.state is not State.DRAFT,
@@ -62,7 +61,7 @@ def live_of(unit: Unit, caller: Caller | None, task: Task) -> dict[str, Any]:
         "listed": rounds[-ROUNDS_LISTED:],
         "closed": rounds[-1]["round"] + 1 if rounds else 0,
         "missed": sum((signed or 0) - each["answers"] for each in rounds),
-        "money": money_for(unit, caller, task),
+        "money": view.money(task),
         "judges": caller is not None and caller.party == task.buyer and "buyer" in caller.scopes,
         "predicted": _predicted(task, sold),
     }
@@ -72,9 +71,9 @@ def live_of(unit: Unit, caller: Caller | None, task: Task) -> dict[str, Any]:
 def live_figures(visit: PageVisitor, task: TaskId) -> Response:
     """Return the numbers of a training as they are now, as a part of the task's page."""
 
-    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
-        return {"task": views.task_document(found), "live": live_of(unit, caller, found)}
+    def read(view: View) -> dict[str, Any]:
+        found = view.task(task)
+        return {"task": views.task_document(found), "live": live_of(view, found)}
 
     return page(visit, "_live_now.html", **visit.read(read))
 
@@ -82,22 +81,9 @@ def live_figures(visit: PageVisitor, task: TaskId) -> Response:
 @router.get("/tasks/{task}/open-model")
 def open_model(visit: Buyer, task: TaskId) -> Response:
     """Return the newest model to the task's buyer, and how many rounds made it."""
-    found = visit.read(lambda unit, caller: newest_model(unit, caller, task))
+    found = visit.read(lambda view: view.newest_model(task))
     headers = HEADERS | {"Fedbourse-Round": str(found.number)}
     return Response(found.model, media_type="application/octet-stream", headers=headers)
-
-
-def newest_model(unit: Unit, caller: Caller, task_id: str) -> Round:
-    """Return the model that the open round asks about, or the last one, to the task's buyer.
-
-    It was made of nothing but answers that carry their owners' noise, so it costs nobody privacy.
-    """
-    task = show(unit.task(task_id), caller)
-    if caller.party != task.buyer:
-        raise NotAllowed(f"the model is for the task's buyer; the caller is {caller.party}")
-    if task.state not in (State.TRAINING, State.COMPLETED):
-        raise Conflict(f"a model needs a task in training; it is {task.state.value}")
-    return unit.round(task.id, task.round)
 
 
 def _predicted(task: Task, sold: float | None) -> float | None:

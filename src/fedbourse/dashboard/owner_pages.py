@@ -10,10 +10,8 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.epsilon_table import epsilon_table
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
-from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED, LIFE, Command
 from fedbourse.market.offers import likely_reward
-from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
@@ -22,25 +20,21 @@ from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.visits import PageVisit
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.service import Market
     from fedbourse.market.task import ExitReason, Task
+    from fedbourse.market.view import View
 
 router = APIRouter()
 Owner = Annotated[KnownPageVisit, Depends(signed_in("owner"))]
 Before = Annotated[str, Query(pattern=f"^$|{TASK}")]
-ROWS = 50
-_ENTRIES = 10_000
+ROWS = 20
 
 
 @router.get("/tasks/{task}/earn")
 def earn_page(visit: PageVisitor, task: TaskId) -> Response:
     """Show what a budget would earn; the owner's value and cap never leave the browser."""
 
-    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
-        document = views.one_task(unit, caller, task)
+    def read(view: View) -> dict[str, Any]:
+        found, document = view.task(task), view.task_document(task)
         return {
             "task": document,
             "card": found.card,
@@ -74,16 +68,16 @@ def _offer(task: Task, document: dict[str, Any]) -> dict[str, Any]:
 def own_page(visit: Owner, before: Before = "") -> Response:
     """List the caller's tasks with pay and spend."""
 
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        found = unit.tasks(owner=caller.party, before=before or None, limit=ROWS + 1)
-        parts = [own_part(visit.market, unit, caller, task) for task in found[:ROWS]]
+    def read(view: View) -> dict[str, Any]:
+        found = view.own_tasks(before=before or None, limit=ROWS + 1)
+        parts = [own_part(view, task) for task in found[:ROWS]]
         rows = [part for part in parts if part is not None]
         loss = PrivacyLoss.composed((part["spent"], part["samples"]) for part in rows)
         return {
             "rows": rows,
             "older": found[ROWS - 1].id if len(found) > ROWS else None,
-            "balance": unit.balance(caller.party),
-            "earned": _earned(unit, caller.party),
+            "balance": view.balance(),
+            "earned": view.earned(),
             "loss": loss,
         }
 
@@ -106,13 +100,12 @@ _EXIT_REASONS: dict[ExitReason, str] = {
 }
 
 
-def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any] | None:
+def own_part(view: View, task: Task) -> dict[str, Any] | None:
     """Return an owner's part in a task as the market knows it; None where it has none."""
-    interest = unit.interest(task.id, caller.party)
-    gone = unit.exit(task.id, caller.party)
-    if interest is None and gone is None:
+    mine = view.mine(task.id)
+    gone = mine["exit"]
+    if mine["interest"] is None and gone is None:
         return None
-    mine = views.mine(market, unit, caller, task.id)
     line, plan, rounds = mine["line"], mine["plan"], task.card.rounds
     answered = line["answered"] if line else 0
     budget = line["budget"] if line else None
@@ -123,8 +116,8 @@ def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str
         "ended": task.state in ENDED,
         "rounds": rounds,
         "samples": task.card.samples,
-        "interest": interest,
-        "exit": mine["exit"],
+        "interest": mine["interest"],
+        "exit": gone,
         "may_withdraw": gone is None and (task.state, Command.WITHDRAW) in LIFE,
         "plan": plan["budget"] if plan else None,
         "line": line,
@@ -132,8 +125,8 @@ def own_part(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str
         "answered": answered,
         "spent": 0.0 if budget is None else budget * answered / rounds,
         "erased": line is not None and budget is None,
-        "words": _EXIT_WORDS[gone.reason] if gone else _words(task, line, plan),
-        "reason": _EXIT_REASONS[gone.reason].format(tick=gone.tick) if gone else "",
+        "words": _EXIT_WORDS[gone["reason"]] if gone else _words(task, line, plan),
+        "reason": _EXIT_REASONS[gone["reason"]].format(tick=gone["tick"]) if gone else "",
     }
 
 
@@ -154,22 +147,9 @@ def _words(task: Task, line: dict[str, Any] | None, plan: dict[str, Any] | None)
     return "sold nothing"
 
 
-def _earned(unit: Unit, party: str) -> int:
-    """Return all that escrow ever paid to an account."""
-    total, after = 0, 0
-    while entries := unit.entries(account=party, after=after, limit=_ENTRIES):
-        total += sum(
-            entry.amount
-            for entry in entries
-            if entry.target == party and entry.source.startswith("escrow:")
-        )
-        after = entries[-1].sequence
-    return total
-
-
-def owner_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+def owner_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
     """Return what the page of a task shows an owner of its own part."""
     caller = visit.caller
     if caller is None or "owner" not in caller.scopes:
         return {"own": None}
-    return {"own": own_part(visit.market, unit, caller, task)}
+    return {"own": own_part(view, task)}

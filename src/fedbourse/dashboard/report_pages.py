@@ -17,5 +17,6 @@ router = APIRouter()
 @router.get("/tasks/{task}/report")
 def report_page(visit: PageVisitor, task: TaskId) -> Response:
     """Show what a trade brought, paid and cost, as far as the reader may know it."""
-    report = visit.read(lambda unit, caller: served_report(unit, caller, task))
+    with visit.at_length():
+        report = visit.read(lambda view: served_report(view, task))
     return page(visit, "report.html", report=report, body=trade_body(report))

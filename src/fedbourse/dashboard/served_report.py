@@ -14,9 +14,8 @@ import numpy as np
 
 from fedbourse.errors import Conflict
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.log_summary import summary
 from fedbourse.market.offers import predicted_accuracy
-from fedbourse.market.service import escrow, show
+from fedbourse.market.service import escrow
 from fedbourse.privacy.zcdp import DELTA, whole_owner
 from fedbourse.version import __version__
 from fedbourse.wire.messages import privacy_terms
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedbourse.market.log_summary import LogSummary
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
     from fedbourse.market.task import Line, Task
+    from fedbourse.market.view import View
 
 OWNERS_SHOWN = 200
 _TRANSFERS_SHOWN = 20
@@ -46,32 +44,23 @@ _NO_LINES = (
 Document = dict[str, Any]
 
 
-def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
+def served_report(view: View, task_id: str) -> Document:
     """Return what happened in a task that has ended, as far as the reader may know it."""
-    task = show(unit.task(task_id), caller)
-    events = unit.events(task.id, limit=10 * task.card.rounds + 1000)
-    log = summary((event.kind, event.at_ms, event.body) for event in events)
+    task, log = view.task(task_id), view.log(task_id)
     if task.state not in ENDED or log.signed is None or log.settlement is None:
         raise Conflict(
             f"a report needs a trade that was trained and has ended; this task is {task.state}"
         )
-    lines = _lines(unit, caller, task)
-    trained = [each for each in lines or () if each.state == "signed"]
+    trained = [each for each in view.lines(task.id) if each.state == "signed"]
     shown = [_owner(task, each) for each in trained[:OWNERS_SHOWN]]
     budgets = [owner["budget"] for owner in shown if owner["budget"] is not None]
-    rounds = [
-        {"number": event.body["round"], "answers": event.body["answers"]}
-        for event in events
-        if event.kind == "round"
-    ]
-    offers = [each.body["offer"] for each in events if each.kind in ("announced", "ticked")]
     return {
         "version": __version__,
         "origin": {
             "task": task.id,
             "buyer": task.buyer,
             "ended": task.state.value,
-            "log": f"{len(events)} events, the last with the hash {task.last_hash}",
+            "log": f"{task.last_sequence + 1} events, the last with the hash {task.last_hash}",
         },
         "card": asdict(task.card) | {"digest": task.card.digest},
         "interested": task.interested,
@@ -79,39 +68,25 @@ def served_report(unit: Unit, caller: Caller | None, task_id: str) -> Document:
         "declined": [_struck_out(log.struck_out)] if log.struck_out else [],
         "out": log.out_counts,
         "restarts": log.restarts,
-        "reward_method": offers[0]["method"],
+        "reward_method": log.offers[0]["method"],
         "weight": None,
         "settlement": log.settlement.words,
         "regret": None,
-        "announcements": [each["total_budget"] for each in offers],
+        "announcements": [each["total_budget"] for each in log.offers],
         "total_budget": log.settlement.total_budget,
         "delta": DELTA,
         "whole_owner_budget": whole_owner(max(budgets), samples=task.card.samples)
-        if budgets and _sees_all(caller)
+        if budgets and view.sees_all
         else None,
         "owners": shown or None,
         "owners_left_out": max(0, len(trained) - OWNERS_SHOWN),
         "owners_hidden": log.signed - len(trained) if shown else 0,
-        "rounds": rounds,
-        "accuracy": _accuracy(task, trained if _sees_all(caller) else ()),
-        "money": _money(unit, task, log),
-        "transfers": _transfers(unit, task) if _sees_all(caller) else None,
+        "rounds": [asdict(each) for each in view.closed_rounds(task.id)],
+        "accuracy": _accuracy(task, trained if view.sees_all else ()),
+        "money": _money(view, task, log),
+        "transfers": _transfers(view, task) if view.sees_all else None,
         "unknown": [_NO_ACCURACY, _NO_VALUES, *([] if shown else [_NO_LINES])],
     }
-
-
-def _sees_all(caller: Caller | None) -> bool:
-    return caller is not None and bool(caller.scopes & {"auditor", "operator"})
-
-
-def _lines(unit: Unit, caller: Caller | None, task: Task) -> list[Line] | None:
-    """Return the lines of the settlement that the reader may see."""
-    if caller is None:
-        return None
-    if _sees_all(caller):
-        return unit.lines(task.id)
-    own = unit.line(task.id, caller.party) if "owner" in caller.scopes else None
-    return None if own is None else [own]
 
 
 def _owner(task: Task, line: Line) -> Document:
@@ -149,10 +124,10 @@ def _accuracy(task: Task, trained: Sequence[Line]) -> Document:
     }
 
 
-def _money(unit: Unit, task: Task, log: LogSummary) -> Document:
+def _money(view: View, task: Task, log: LogSummary) -> Document:
     """Return where the reward went, all of which the public log says."""
     reward = task.reward or 0
-    held = unit.balance(escrow(task.id))
+    held = view.escrow_in_the_end(task)
     return {
         "reward_micro": reward,
         "payments_micro": reward,
@@ -161,14 +136,13 @@ def _money(unit: Unit, task: Task, log: LogSummary) -> Document:
         "refunded_micro": log.refunded_micro,
         "fund_micro": log.fund_micro,
         "escrow_micro": held,
-        "transfers": unit.count_entries(escrow(task.id)),
+        "transfers": view.count_payments(task),
     }
 
 
-def _transfers(unit: Unit, task: Task) -> list[Document]:
-    return [
-        asdict(entry) for entry in unit.entries(account=escrow(task.id), limit=_TRANSFERS_SHOWN)
-    ]
+def _transfers(view: View, task: Task) -> list[Document]:
+    found = view.statement(escrow(task.id), after=0, limit=_TRANSFERS_SHOWN)
+    return [asdict(entry) for entry in found]
 
 
 def _struck_out(count: int) -> str:

@@ -41,7 +41,8 @@ def sign_in(visit: PageVisitor) -> Response:
     following = local(visit.fields.get("next", ["/"])[0])
     try:
         form = visit.form(SignIn)
-        identity = visit.read(lambda unit, _: _identity(form.token, unit, visit.now_ms))
+        with visit.service.store.read() as unit:
+            identity = _identity(form.token, unit, visit.now_ms)
     except InvalidForm:
         return _again(visit, following, "Type or paste your token.")
     except NotSignedIn as error:

@@ -17,18 +17,16 @@ from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import views
 from fedbourse.market.lifecycle import after
-from fedbourse.market.previews import Preview, preview
-from fedbourse.market.service import role_of, show
+from fedbourse.market.previews import take_as_shown
+from fedbourse.market.service import role_of
 from fedbourse.market.task import State
-from fedbourse.units import credits_text
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.visits import PageVisit
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
     from fedbourse.market.task import Task
+    from fedbourse.market.view import View
 
 router = APIRouter()
 Stepper = Annotated[KnownPageVisit, Depends(signed_in("buyer", "operator"))]
@@ -49,20 +47,18 @@ def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
     except InvalidForm as wrong:
         return _step_page(visit, task, step, wrong=wrong, status=422)
 
-    def command(unit: Unit, caller: Caller) -> object:
-        buyer = unit.task(task).buyer
-        before = unit.balance(buyer)
-        done = STEPS[step].take(visit.market, unit, caller, task, form)
-        taken = before - unit.balance(buyer)
-        if taken > form.shown_micro:
-            raise Conflict(
-                f"this would by now take {credits_text(taken)} credits, more than the page said; "
-                "look at the new numbers"
-            )
-        return views.task_document(done)
-
     try:
-        visit.write(command)
+        visit.write(
+            lambda unit, caller: views.task_document(
+                take_as_shown(
+                    unit,
+                    caller,
+                    task,
+                    lambda: STEPS[step].take(visit.market, unit, caller, task, form),
+                    shown_micro=form.shown_micro,
+                )
+            )
+        )
     except FedbourseError as error:
         if error.http_status >= 500 or isinstance(error, (NotAllowed, NotFound)):
             raise
@@ -79,13 +75,10 @@ def _step_page(
     wrong: InvalidForm | None = None,
     status: int = 200,
 ) -> Response:
-    visit.computes()
-
-    def look(unit: Unit, caller: Caller) -> tuple[Task, Preview]:
-        task = show(unit.task(task_id), caller)
-        return task, preview(unit, caller, task, STEPS[step].command)
-
-    task, seen = visit.read(look)
+    with visit.at_length():
+        task, seen = visit.read(
+            lambda view: (view.task(task_id), view.preview(task_id, STEPS[step].command))
+        )
     errors = {} if wrong is None else wrong.errors
     if wrong is not None and set(errors) != {"reason"}:
         error = str(wrong)
@@ -110,13 +103,11 @@ def _step_page(
 
 
 def _pinned_fund(visit: KnownPageVisit, task: Task) -> dict[str, str]:
-    shown: dict[str, str] = visit.read(
-        lambda unit, caller: views.published_card(visit.market, unit, caller, task.id)["fund"]
-    )
+    shown: dict[str, str] = visit.read(lambda view: view.card(task.id)["fund"])
     return shown
 
 
-def steps_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
+def steps_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
     """Return, for the page of a task, the steps that the visitor may take, and why not others."""
     caller = visit.caller
     if caller is None or not caller.scopes & {"buyer", "operator"}:
@@ -127,37 +118,22 @@ def steps_part(visit: PageVisit, unit: Unit, task: Task) -> dict[str, Any]:
         return {"steps": []}
     if role not in ("buyer", "operator"):
         return {"steps": []}
-    found = []
+    waiting, found = view.waited_for(task), []
     for name, step in STEPS.items():
         try:
             after(task.state, step.command, by=role)
-            why = _unsigned(unit, task) if name == "train" else ""
+            why = _unsigned(waiting) if name == "train" else ""
         except (Conflict, NotAllowed) as error:
             why = str(error)
         found.append({"name": name, "label": step.label, "why": why})
     if role == "operator" and all(step["why"] for step in found):
         return {"steps": []}
-    return {"steps": found, "waiting": _waiting(unit, task)}
+    return {"steps": found, "waiting": waiting}
 
 
-def _waiting(unit: Unit, task: Task) -> dict[str, int]:
-    """Return how many owners the next step waits for."""
-    if task.state is State.OPEN:
-        return {"interested": unit.count_interests(task.id)}
-    if task.state is State.ANNOUNCED:
-        return {"replies": unit.count_replies(task.id, task.tick), "asked": task.asked}
-    if task.state is State.SETTLED:
-        return {
-            "offered": unit.count_lines(task.id, state="offered"),
-            "signed": unit.count_lines(task.id, state="signed"),
-            "declined": unit.count_lines(task.id, state="declined"),
-        }
-    return {}
-
-
-def _unsigned(unit: Unit, task: Task) -> str:
+def _unsigned(counts: dict[str, int]) -> str:
     """Say why training cannot start yet; nothing where all have signed."""
-    waiting = unit.count_lines(task.id) - unit.count_lines(task.id, state="signed")
+    waiting = counts["offered"] + counts["declined"]
     if not waiting:
         return ""
     who = "1 owner has" if waiting == 1 else f"{waiting} owners have"

@@ -8,21 +8,17 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.dashboard.live import live_part
-from fedbourse.dashboard.market_pages import promised
 from fedbourse.dashboard.owner_pages import owner_part
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
 from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
 from fedbourse.market import views
-from fedbourse.market.log_summary import summary_of
-from fedbourse.market.service import show
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.view import View
 
 router = APIRouter()
 _PARTS = (steps_part, live_part, owner_part)
@@ -34,18 +30,18 @@ _LIFE = tuple(state for state in State if state is not State.CANCELLED)
 def task_page(visit: PageVisitor, task: TaskId) -> Response:
     """Show a task: its card, its state and what everybody may know of it."""
 
-    def read(unit: Unit, caller: Caller | None) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
+    def read(view: View) -> dict[str, Any]:
+        found, caller = view.task(task), view.caller
         context = {
-            "task": views.one_task(unit, caller, task) | {"reward": promised(found)},
+            "task": view.task_document(task) | {"reward": views.promised(found)},
             "card": found.card,
-            "log": summary_of(unit, task),
-            "fund": views.published_card(visit.market, unit, caller, task)["fund"],
+            "log": view.log(task),
+            "fund": view.card(task)["fund"],
             "incentive": incentive(found.card),
             "is_buyer": caller is not None and caller.party == found.buyer,
         }
         for part in _PARTS:
-            context |= part(visit, unit, found)
+            context |= part(visit, view, found)
         return context
 
     return page(visit, "task.html", states=_LIFE, **visit.read(read))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -14,17 +15,16 @@ from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import TooLarge
 from fedbourse.market import views
-from fedbourse.market.accounts import visible_escrow
-from fedbourse.market.service import escrow, show
+from fedbourse.market.service import escrow
 from fedbourse.market.verify import verify_books, verify_task
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.service import Market
-    from fedbourse.market.task import Task
+    from collections.abc import Callable
+
+    from fedbourse.market.task import Entry, Task
     from fedbourse.market.verify import Check
+    from fedbourse.market.view import View
 
 router = APIRouter()
 Auditor = Annotated[KnownPageVisit, Depends(signed_in("auditor", "operator"))]
@@ -64,9 +64,9 @@ TITLES = {
 def before_task(visit: SignedIn, task: TaskId) -> Response:
     """Say what would be recomputed of a task, and how long that takes."""
 
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
-        return {"goal": found.card.goal, "records": _task_size(unit, caller, found)}
+    def read(view: View) -> dict[str, Any]:
+        found = view.task(task)
+        return {"goal": found.card.goal, "records": _task_size(view, found)}
 
     return _page(visit, task=task, **visit.read(read))
 
@@ -74,42 +74,43 @@ def before_task(visit: SignedIn, task: TaskId) -> Response:
 @router.post("/tasks/{task}/verify")
 def check_task(visit: SignedIn, task: TaskId) -> Response:
     """Recompute a task from all records that the caller may see."""
-    visit.computes()
 
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        found = show(unit.task(task), caller)
-        size = _task_size(unit, caller, found)
+    def read(view: View) -> dict[str, Any]:
+        found = view.task(task)
+        size = _task_size(view, found)
         _refuse_too_many(size, task)
         return {
             "goal": found.card.goal,
             "records": size,
-            "documents": _task_records(visit.market, unit, caller, found),
+            "documents": _task_records(view, found),
         }
 
     begun = time.perf_counter()
-    found = visit.read(read)
-    checks = verify_task(**found.pop("documents"))
+    with visit.at_length():
+        found = visit.read(read)
+        checks = verify_task(**found.pop("documents"))
     return _page(visit, task=task, checks=checks, took_s=time.perf_counter() - begun, **found)
 
 
 @router.get("/ledger/verify")
 def before_books(visit: Auditor) -> Response:
     """Say what would be recomputed of the books, and how long that takes."""
-    return _page(visit, records=visit.read(lambda unit, caller: _transfers(unit)))
+    return _page(visit, records=visit.read(lambda view: view.last_transfer()))
 
 
 @router.post("/ledger/verify")
 def check_books(visit: Auditor) -> Response:
     """Recompute every balance of the market from all transfers."""
 
-    def read(unit: Unit, caller: Caller) -> tuple[int, list[Any], list[Any]]:
-        size = _transfers(unit)
+    def read(view: View) -> tuple[int, list[Any], list[Any]]:
+        size = view.last_transfer()
         _refuse_too_many(size, "books")
-        return size, _all_entries(unit), _all_balances(unit)
+        return size, _all(view.transfers), _all_balances(view)
 
     begun = time.perf_counter()
-    size, entries, balances = visit.read(read)
-    checks = verify_books(entries=entries, accounts=balances)
+    with visit.at_length():
+        size, entries, balances = visit.read(read)
+        checks = verify_books(entries=entries, accounts=balances)
     return _page(visit, records=size, checks=checks, took_s=time.perf_counter() - begun)
 
 
@@ -147,40 +148,37 @@ def _refuse_too_many(size: int, name: str) -> None:
         )
 
 
-def _task_size(unit: Unit, caller: Caller, task: Task) -> int:
+def _task_size(view: View, task: Task) -> int:
     """Return how many records the caller's verification reads, about."""
     events = task.last_sequence + 1
-    if not caller.scopes & {"auditor", "operator"}:
+    if not view.sees_all:
         return events
-    owners = unit.count_interests(task.id)
-    signed = unit.count_lines(task.id, state="signed")
+    owners, signed = view.counts(task.id)
     return events + (2 + len(task.totals)) * owners + 2 * signed * task.round
 
 
-def _task_records(market: Market, unit: Unit, caller: Caller, task: Task) -> dict[str, Any]:
+def _task_records(view: View, task: Task) -> dict[str, Any]:
     """Return what ``verify_task`` takes, as far as the caller may see it, of one moment."""
     found: dict[str, Any] = {
         "task": views.task_document(task),
         "card": task.card.document,
-        "events": [views.event_document(each) for each in _events(unit, task)],
+        "events": [views.event_document(each) for each in _events(view, task)],
     }
-    if caller.scopes & {"auditor", "operator"}:
+    if view.sees_all:
         begun = range(min(task.round + 1, task.card.rounds))
+        account = escrow(task.id)
         found |= {
-            "owners": _owners(unit, caller, task),
-            "entries": _all_entries(unit, account=escrow(task.id)),
-            "escrow_micro": unit.balance(escrow(task.id)),
+            "owners": _owners(view, task),
+            "entries": _all(partial(view.statement, account)),
+            "escrow_micro": view.balance(account),
             "answers": {
-                number: views.round_answers(unit, caller, task.id, round=number)["answers"]
+                number: view.answers(task.id, round=number)["answers"]
                 for number in begun
-                if unit.has_round(task.id, number)
+                if view.has_round(task.id, number)
             },
         }
-    elif caller.party == task.buyer:
-        found["escrow_micro"] = visible_escrow(unit, caller, task)
-    if "owner" in caller.scopes and unit.interest(task.id, caller.party) is not None:
-        own = views.mine(market, unit, caller, task.id)
-        proof = views.proof(unit, caller, task.id) if own["line"] else None
+    if "owner" in view.known.scopes and (own := view.mine(task.id))["interest"] is not None:
+        proof = view.proof(task.id) if own["line"] else None
         found["own"] = own | {"proof": proof}
     # As the API gives them: a verification reads documents, not the market's own objects.
     answers = found.pop("answers", None)
@@ -188,47 +186,36 @@ def _task_records(market: Market, unit: Unit, caller: Caller, task: Task) -> dic
     return plain | {"answers": answers}
 
 
-def _events(unit: Unit, task: Task) -> list[Any]:
+def _events(view: View, task: Task) -> list[Any]:
     found: list[Any] = []
-    while more := unit.events(task.id, after=len(found) - 1, limit=_PAGE):
+    while more := view.events(task.id, after=len(found) - 1, limit=_PAGE):
         found += more
     return found
 
 
-def _owners(unit: Unit, caller: Caller, task: Task) -> list[Any]:
+def _owners(view: View, task: Task) -> list[Any]:
     found: list[Any] = []
     after: str | None = ""
     while after is not None:
-        answer = views.everybody(unit, caller, task.id, after=after, limit=_PAGE)
+        answer = view.owners(task.id, after=after, limit=_PAGE)
         found += answer["owners"]
         after = answer["next"]
     return found
 
 
-def _all_entries(unit: Unit, account: str | None = None) -> list[Any]:
+def _all(entries_after: Callable[..., list[Entry]]) -> list[Any]:
     found: list[Any] = []
     after = 0
-    while entries := unit.entries(account=account, after=after, limit=_PAGE):
+    while entries := entries_after(after=after, limit=_PAGE):
         found += [asdict(entry) for entry in entries]
         after = entries[-1].sequence
     return found
 
 
-def _all_balances(unit: Unit) -> list[Any]:
+def _all_balances(view: View) -> list[Any]:
     found: list[Any] = []
     after = ""
-    while balances := unit.balances(after=after, limit=_PAGE):
+    while balances := view.accounts(after=after, limit=_PAGE):
         found += [{"party": name, "balance_micro": held} for name, held in balances]
         after = balances[-1][0]
     return found
-
-
-def _transfers(unit: Unit) -> int:
-    """Return about how many transfers there are: the number of the last, found by halving."""
-    low, high = 0, 1
-    while unit.entries(after=high, limit=1):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if unit.entries(after=middle, limit=1) else (low, middle)
-    return high if unit.entries(after=low, limit=1) else low

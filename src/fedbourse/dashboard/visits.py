@@ -19,17 +19,20 @@ from fedbourse.dashboard.forms import KEY, AnyForm, Fields
 from fedbourse.errors import InvalidInput, NotSignedIn, TooManyRequests
 from fedbourse.web.doors import Asked, Behind, Service  # noqa: TC001 - as above
 from fedbourse.web.identity import Identity, confirm
+from fedbourse.web.limits import peer_of
 from fedbourse.web.writes import carry_out
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.signatures import Request  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from fedbourse.dashboard.session import Session
     from fedbourse.market.parties import Caller, Scope
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
+    from fedbourse.market.view import View
 
 Answer = TypeVar("Answer")
 SIGN_OUT = "/sign-out"
@@ -41,6 +44,8 @@ class PageVisit:
 
     service: Service
     request: Request
+    peer: str
+    """The network that it came from."""
     now_ms: int
     session: Session | None = None
     identity: Identity | None = None
@@ -72,10 +77,15 @@ class PageVisit:
         """Say whether the caller holds one of these scopes."""
         return self.caller is not None and bool(self.caller.scopes.intersection(scopes))
 
-    def read(self, question: Callable[[Unit, Caller | None], Answer]) -> Answer:
+    def read(self, question: Callable[[View], Answer]) -> Answer:
         """Return the answer to a question, from one moment of the records."""
-        with self.service.store.read() as unit:
-            return question(unit, self.caller)
+        with self.service.view(self.caller) as view:
+            return question(view)
+
+    def at_length(self) -> AbstractContextManager[None]:
+        """Compute something that takes long, if it is the visitor's turn."""
+        key = self.peer if self.caller is None else self.caller.party
+        return self.service.heavy.turn(key, known=self.caller is not None)
 
     def form(self, model: type[AnyForm]) -> AnyForm:
         """Return what was posted as a model, or raise ``InvalidForm``."""
@@ -92,17 +102,6 @@ class KnownPageVisit(PageVisit):
     def caller(self) -> Caller:
         """Who is signed in."""
         return self.identity.caller
-
-    def read(self, question: Callable[[Unit, Caller], Answer]) -> Answer:
-        """Return the answer to a question, from one moment of the records."""
-        return super().read(lambda unit, _: question(unit, self.caller))
-
-    def computes(self) -> None:
-        """Refuse a page that is computed at length to somebody who asks for many of them."""
-        if self.service.heavy.wait_s(self.caller.party):
-            raise TooManyRequests(
-                f"{self.caller.party} has much computed at once; wait a second and repeat it"
-            )
 
     def write(self, command: Callable[[Unit, Caller], object]) -> Any:
         """Carry a command out once, however often the form is sent; return its document."""
@@ -139,7 +138,8 @@ def page_visit(request: Asked, service: Behind, http: HttpRequest) -> PageVisit:
     if found is not None:
         with service.store.read() as unit:
             identity = session.identity_of(found, unit, now_ms=now_ms)
-    visit = PageVisit(service=service, request=request, now_ms=now_ms)
+    peer = peer_of(http.scope)
+    visit = PageVisit(service=service, request=request, peer=peer, now_ms=now_ms)
     if found is not None and identity is not None:
         visit = replace(visit, session=found, identity=identity)
         # Whoever floods the market with a copied cookie must not keep its owner signed in.
@@ -177,6 +177,7 @@ def signed_in(*scopes: Scope) -> Callable[[PageVisit], KnownPageVisit]:
         return KnownPageVisit(
             service=visit.service,
             request=visit.request,
+            peer=visit.peer,
             now_ms=visit.now_ms,
             session=visit.session,
             identity=visit.identity,

@@ -13,12 +13,10 @@ from fedbourse.dashboard.owner_pages import Owner, own_part
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import selling
-from fedbourse.market.service import show
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.view import View
 
 router = APIRouter()
 
@@ -45,11 +43,11 @@ def withdraw(visit: Owner, task: TaskId) -> Response:
 
 
 def _page(visit: Owner, task_id: str, *, error: str = "", status: int = 200) -> Response:
-    def read(unit: Unit, caller: Caller) -> dict[str, Any]:
-        task = show(unit.task(task_id), caller)
-        own = own_part(visit.market, unit, caller, task)
+    def read(view: View) -> dict[str, Any]:
+        task = view.task(task_id)
+        own = own_part(view, task)
         if own is None:
-            raise NotFound(f"{caller.party} registered no interest in task {task.id}")
+            raise NotFound(f"{visit.caller.party} registered no interest in task {task.id}")
         return {"task": task, "own": own}
 
     return page(visit, "withdraw_interest.html", status=status, error=error, **visit.read(read))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from fedbourse.errors import InvalidInput, NotAllowed
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market.parties import party
-from fedbourse.market.service import FUND, escrow, show
-from fedbourse.market.task import Payout, State
+from fedbourse.market.service import FUND
+from fedbourse.market.task import Payout
 from fedbourse.units import MicroCredits, whole_number
 from fedbourse.wire.plain_text import plain_text
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Caller, Scope
     from fedbourse.market.ports import Payments, Store, Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Task
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 AMOUNT_MICRO_MAX = 2**53 - 1
@@ -94,28 +93,3 @@ def may_see(caller: Caller, account: str) -> None:
     """
     if account not in (caller.party, FUND):
         caller.require("operator", "auditor")
-
-
-def visible_balance(unit: Unit, caller: Caller, account: str) -> MicroCredits:
-    """Return what an account holds to those who ``may_see`` it; of an escrow, what they may."""
-    kind, _, task_id = account.partition(":")
-    if kind == "escrow":
-        return visible_escrow(unit, caller, unit.task(task_id))
-    may_see(caller, account)
-    return unit.balance(account)
-
-
-def visible_escrow(unit: Unit, caller: Caller, task: Task) -> MicroCredits:
-    """Return what is left in a task's escrow; to its buyer, as of the last closed round.
-
-    Each transfer out of it would tell the buyer an owner's pay, and so its plan; and so would the
-    balance, to one who asks before and after each answer. Both numbers must be of one moment: in
-    a transaction that writes, the task has to be locked.
-    """
-    account = escrow(task.id)
-    if show(task, caller).buyer != caller.party:
-        may_see(caller, account)
-    left = unit.balance(account)
-    if task.state is State.TRAINING and not caller.scopes & {"operator", "auditor"}:
-        left = MicroCredits(left + unit.open_pay(task.id, task.round))
-    return left

@@ -68,6 +68,8 @@ class LogSummary:
     """All who are out of the task, those who left it by themselves among them."""
     restarts: int = 0
     """How often the price was discovered again without owners who were struck out."""
+    offers: tuple[Mapping[str, Any], ...] = ()
+    """What was announced, tick by tick."""
     settlement: Settlement | None = None
     """The settlement that stands; None while the price is being discovered."""
     signed: int | None = None
@@ -124,6 +126,10 @@ def _closed_tick(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"missed": seen.missed + body["missed"], "out": body["out"]}
 
 
+def _ticked(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
+    return _closed_tick(seen, body) | {"offers": (*seen.offers, body["offer"])}
+
+
 def _restart(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "restarts": seen.restarts + 1,
@@ -140,8 +146,11 @@ def _end(_seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
 
 _CHANGES: dict[str, Callable[[LogSummary, Mapping[str, Any]], dict[str, Any]]] = {
     "opened": lambda _, body: {"reserved_micro": body["reserved_micro"], "fund": body["fund"]},
-    "announced": lambda _, body: {"released_micro": body["released_micro"]},
-    "ticked": _closed_tick,
+    "announced": lambda _, body: {
+        "released_micro": body["released_micro"],
+        "offers": (body["offer"],),
+    },
+    "ticked": _ticked,
     "last-tick": _closed_tick,
     "settled": lambda _, body: {"settlement": settlement_in(body)},
     "restarted": _restart,

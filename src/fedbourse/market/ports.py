@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedbourse.market.parties import Device, Enrolment, Token
     from fedbourse.market.task import (
         Answer,
+        ClosedRound,
         Drift,
         Entry,
         Exit,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Round,
         State,
         Task,
+        TaskOrder,
         TickReply,
     )
     from fedbourse.units import MicroCredits
@@ -56,13 +58,32 @@ class Tasks(Protocol):
         states: Sequence[State] = (),
         buyer: str | None = None,
         owner: str | None = None,
+        seen_by: str | None = None,
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
         """Return tasks, newest first: in these states (all if empty), those made before one.
 
-        An owner's tasks are those that it is interested in or has withdrawn from.
+        An owner's tasks are those that it is interested in or has withdrawn from. Those that were
+        never opened are left out, but those of the buyer who is ``seen_by``; None leaves all in.
         """
+
+    def search_tasks(
+        self,
+        *,
+        states: Sequence[State] = (),
+        seen_by: str | None = None,
+        words: Sequence[str] = (),
+        order: TaskOrder,
+        skip: int,
+        limit: int,
+    ) -> list[Task]:
+        """Return tasks that mention all words, in an order, after those that are skipped."""
+
+    def count_tasks(
+        self, *, states: Sequence[State] = (), seen_by: str | None = None, words: Sequence[str] = ()
+    ) -> int:
+        """Return how many tasks mention all words."""
 
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
@@ -91,6 +112,9 @@ class Participation(Protocol):
 
     def count_interests(self, task: str) -> int:
         """Return how many there are."""
+
+    def counts_of_interests(self, tasks: Collection[str]) -> dict[str, int]:
+        """Return how many there are in each task; where there are none it is left out."""
 
     def columns(
         self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
@@ -218,8 +242,8 @@ class Rounds(Protocol):
     def count_answers(self, task: str, round: int) -> int:
         """Return how many came."""
 
-    def open_pay(self, task: str, round: int) -> MicroCredits:
-        """Return what escrow has paid for the answers to the open round, after which none came."""
+    def closed_rounds(self, task: str, *, last: int | None = None) -> list[ClosedRound]:
+        """Return the rounds that are closed, or the last ones of them, in order."""
 
     def put_refused_answer(self, refused: RefusedAnswer) -> None:
         """Store that an answer was refused, in place of an earlier one to the same round."""
@@ -247,6 +271,9 @@ class Books(Protocol):
     def balance(self, account: str) -> MicroCredits:
         """Return what an account holds; 0 where there is none."""
 
+    def balances_of(self, accounts: Collection[str]) -> dict[str, MicroCredits]:
+        """Return what these accounts hold; those that do not exist are left out."""
+
     def balances(self, *, after: str = "", limit: int) -> list[tuple[str, MicroCredits]]:
         """Return accounts and what they hold, by name."""
 
@@ -256,8 +283,17 @@ class Books(Protocol):
     def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
         """Return transfers in the order of posting, of one account or of all."""
 
+    def last_entries(self, account: str, *, skip: int, limit: int) -> tuple[list[Entry], int]:
+        """Return an account's transfers, newest first, and how much those skipped have moved."""
+
     def count_entries(self, account: str) -> int:
         """Return how many transfers an account has had."""
+
+    def last_transfer(self) -> int:
+        """Return the number of the newest transfer; 0 where there is none."""
+
+    def earned(self, account: str) -> MicroCredits:
+        """Return all that escrow accounts ever paid to this one."""
 
     def moved(self, transfers: Collection[str]) -> dict[str, MicroCredits]:
         """Return the amounts of those of these transfers that were posted, by their ids."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, InvalidGame, InvalidTransfer
-from fedbourse.market.accounts import visible_escrow
 from fedbourse.market.buying import checked_reserve
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.offers import choose_reward
-from fedbourse.market.service import enough, role_of
+from fedbourse.market.service import enough, role_of, show
 from fedbourse.market.task import State
+from fedbourse.market.task_money import pay_to_come, visible_escrow
 from fedbourse.market.training import check_signatures
+from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,22 @@ class Preview:
     def taken(self) -> int:
         """What would leave the buyer's account."""
         return max(0, self.balance - self.balance_after)
+
+
+def take_as_shown(
+    unit: Unit, caller: Caller, task_id: str, step: Callable[[], Task], *, shown_micro: int
+) -> Task:
+    """Take a step, unless it takes more out of the buyer's account than it was shown to take."""
+    buyer = show(unit.task(task_id), caller).buyer
+    before = unit.balance(buyer)
+    task = step()
+    taken = before - unit.balance(buyer)
+    if taken > shown_micro:
+        raise Conflict(
+            f"this would by now take {credits_text(taken)} credits, more than the page said; "
+            "look at the new numbers"
+        )
+    return task
 
 
 @dataclass(frozen=True)
@@ -122,18 +139,19 @@ def _training(unit: Unit, task: Task, held: int) -> _Effect:
 
 
 def _cancelling(unit: Unit, task: Task, held: int) -> _Effect:
-    """Return what cancelling brings back, from what the buyer sees: up to a rounding."""
-    absent, card = 0, task.card
-    if task.state is State.TRAINING and card.vesting == "by-round":
-        reward = int(task.reward or 0)
-        due = reward * task.round // card.rounds
-        absent = min(held, max(0, due - (reward - held)))
-    if card.unearned == "refund":
+    """Return what cancelling brings back, up to a rounding.
+
+    A buyer does not see what owners did not earn of closed rounds: where that comes back as well,
+    this is the least.
+    """
+    training = task.state is State.TRAINING
+    absent = max(0, held - int(pay_to_come(task))) if training else 0
+    if task.card.unearned == "refund":
         absent = 0
     return _Effect(
         taken=absent - held,
-        owners=absent if card.unearned == "share" else 0,
-        fund=absent if card.unearned == "fund" else 0,
+        owners=absent if task.card.unearned == "share" else 0,
+        fund=absent if task.card.unearned == "fund" else 0,
     )
 
 

@@ -231,7 +231,7 @@ def decide(
     return unit.line(task.id, caller.party) or line
 
 
-def erase(market: Market, unit: Unit, caller: Caller, task_id: str) -> None:
+def erase(market: Market, unit: Unit, caller: Caller, task_id: str) -> dict[str, str]:
     """Forget what an owner said in a task that has ended; hashes and payments stay."""
     caller.require("owner")
     if caller.device is None:  # it cannot be undone
@@ -242,3 +242,4 @@ def erase(market: Market, unit: Unit, caller: Caller, task_id: str) -> None:
     if task.state not in ENDED:
         raise Conflict(f"erasure needs a task that has ended; it is {task.state.value}")
     unit.erase(task.id, caller.party)
+    return {"task": task.id, "owner": caller.party}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from fedbourse.units import MicroCredits
+from fedbourse.units import MicroCredits, micro_credits
 
 if TYPE_CHECKING:
     from fedbourse.wire.card import TaskCard
@@ -226,6 +226,23 @@ class Mark:
 def mark_of(task: Task) -> Mark:
     """Return how far a task is."""
     return Mark(task.state, task.last_sequence + 1, task.round)
+
+
+def promised_micro(card: TaskCard) -> int | None:
+    """Return the reward that a card promises; None where it is still to be computed."""
+    return None if isinstance(card.reward, str) else micro_credits(f"{card.reward:.6f}")
+
+
+TaskOrder = Literal["newest", "reward", "deadline"]
+"""In which order tasks are listed; what has no reward or deadline comes last."""
+
+
+@dataclass(frozen=True)
+class ClosedRound:
+    """A round that is over, and how many owners answered it."""
+
+    number: int
+    answers: int
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market import log
-from fedbourse.market.accounts import visible_escrow
+from fedbourse.market.accounts import may_see
 from fedbourse.market.log_summary import summary_of
 from fedbourse.market.selling import offered_terms
-from fedbourse.market.service import show, was_opened
-from fedbourse.market.task import State
+from fedbourse.market.service import show
+from fedbourse.market.task import State, promised_micro
+from fedbourse.market.task_money import money_of, visible_escrow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fedbourse.market.log import Event
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Line, Round, Task, TickReply
+    from fedbourse.market.task import Line, Round, Task, TaskOrder, TickReply
+    from fedbourse.units import MicroCredits
 
 Document = dict[str, Any]
 
@@ -58,33 +60,70 @@ def task_document(task: Task) -> Document:
     }
 
 
+def task_documents(unit: Unit, found: Sequence[Task]) -> list[Document]:
+    """Return what everybody may see of tasks; of open ones, how many are interested too."""
+    counts = unit.counts_of_interests([task.id for task in found if task.state is State.OPEN])
+    return [
+        task_document(task)
+        | ({"interested": counts.get(task.id, 0)} if task.state is State.OPEN else {})
+        for task in found
+    ]
+
+
 def tasks(
     unit: Unit, caller: Caller | None, *, state: State | None, before: str | None, limit: int
 ) -> Document:
-    """Return tasks, newest first; drafts only to their buyer, the operator and auditors."""
-    states = [each for each in State if state in (None, each)]
-    if caller is not None and caller.scopes & {"operator", "auditor"}:
-        found = unit.tasks(states=states, before=before, limit=limit)
-    else:
-        drafts = [each for each in states if each is State.DRAFT]
-        public = [each for each in states if each is not State.DRAFT]
-        found = unit.tasks(states=public, before=before, limit=limit) if public else []
-        if drafts and caller is not None:
-            own = unit.tasks(states=drafts, buyer=caller.party, before=before, limit=limit)
-            found = sorted([*found, *own], key=lambda task: task.id, reverse=True)[:limit]
+    """Return tasks, newest first; those never opened only to their buyer, operator and auditors."""
+    found = unit.tasks(
+        states=() if state is None else (state,),
+        seen_by=_drafts_of(caller),
+        before=before,
+        limit=limit,
+    )
     last = found[-1].id if len(found) == limit else None
-    if caller is None or not caller.scopes & {"operator", "auditor"}:
-        found = [task for task in found if was_opened(task) or _is_buyer(caller, task)]
-    return {"tasks": [task_document(task) for task in found], "next": last}
+    return {"tasks": task_documents(unit, found), "next": last}
+
+
+def found_tasks(
+    unit: Unit,
+    caller: Caller | None,
+    *,
+    state: State | None,
+    words: Sequence[str],
+    order: TaskOrder,
+    page: int,
+    rows: int,
+) -> tuple[list[Document], int]:
+    """Return one page of the tasks that mention all words, and how many there are."""
+    seen_by, states = _drafts_of(caller), () if state is None else (state,)
+    found = unit.search_tasks(
+        states=states, seen_by=seen_by, words=words, order=order, skip=(page - 1) * rows, limit=rows
+    )
+    count = unit.count_tasks(states=states, seen_by=seen_by, words=words)
+    documents = task_documents(unit, found)
+    for document, task in zip(documents, found, strict=True):
+        document["reward"] = promised(task)
+    return documents, count
+
+
+def promised(task: Task) -> Document:
+    """Return the reward as it is known now: fixed, said by the card, or still to be computed."""
+    if task.reward is not None:
+        return {"micro": task.reward, "fixed": True}
+    return {"micro": promised_micro(task.card), "fixed": False}
+
+
+def _drafts_of(caller: Caller | None) -> str | None:
+    """Return whose tasks are seen before they are opened; None where all are."""
+    if caller is None:
+        return ""
+    return None if caller.scopes & {"operator", "auditor"} else caller.party
 
 
 def one_task(unit: Unit, caller: Caller | None, task_id: str) -> Document:
     """Return what everybody may see of one task; while it is open, how many are interested."""
     task = show(unit.task(task_id), caller)
-    document = task_document(task)
-    if task.state is State.OPEN:
-        document["interested"] = unit.count_interests(task.id)
-    return document
+    return task_documents(unit, [task])[0]
 
 
 def published_card(market: Market, unit: Unit, caller: Caller | None, task_id: str) -> Document:
@@ -100,10 +139,6 @@ def published_card(market: Market, unit: Unit, caller: Caller | None, task_id: s
         "digest": task.card.digest,
         "fund": pinned[0] if pinned else market.fund,
     }
-
-
-def _is_buyer(caller: Caller | None, task: Task) -> bool:
-    return caller is not None and caller.party == task.buyer
 
 
 def event_document(event: Event) -> Document:
@@ -204,25 +239,19 @@ def query(unit: Unit, caller: Caller, task_id: str, *, after: int) -> Round | No
     return unit.round(task.id, task.round) if task.round > after else None
 
 
-_MOVES = {"escrow": "held", "released": "released", "refund": "refunded", "fund": "fund"}
-"""What transfers of escrow are for, by the end of their id; all others pay owners."""
-
-
-def _money(unit: Unit, caller: Caller, task: Task) -> dict[str, int]:
-    """Return where a task's money is: to its buyer, as of the last closed round."""
-    ids = {f"{task.id}/{end}": name for end, name in _MOVES.items()}
-    moved = unit.moved(ids)
-    money = {name: int(moved.get(id, 0)) for id, name in ids.items()}
-    money["held"] -= money["released"]
-    left = int(visible_escrow(unit, caller, task))
-    spent = money["refunded"] + money["fund"] + left
-    return money | {"earned": money["held"] - spent, "escrow": left}
+def visible_balance(unit: Unit, caller: Caller, account: str) -> MicroCredits:
+    """Return what an account holds to those who ``may_see`` it; of an escrow, what they may."""
+    kind, _, task_id = account.partition(":")
+    if kind == "escrow":
+        return visible_escrow(unit, caller, unit.task(task_id))
+    may_see(caller, account)
+    return unit.balance(account)
 
 
 def report(unit: Unit, caller: Caller, task_id: str) -> Document:
     """Return the totals of a task: for its buyer, auditors and the operator.
 
-    Money is shown to the buyer as of the last closed round, as ``visible_escrow`` says.
+    Money is shown to the buyer as ``task_money`` says.
     """
     task = show(unit.task(task_id), caller)
     if caller.party != task.buyer:
@@ -243,7 +272,7 @@ def report(unit: Unit, caller: Caller, task_id: str) -> Document:
         "settlement": log_summary.settlement and asdict(log_summary.settlement),
         "out": log_summary.out_counts,
         "restarts": log_summary.restarts,
-        "money_micro": _money(unit, caller, task),
+        "money_micro": money_of(unit, caller, [task])[0].document,
         "refused_answers": _totals(unit.refused_answers(task.id)),
         "rounds_closed": rounds,
     }

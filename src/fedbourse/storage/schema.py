@@ -86,6 +86,9 @@ tasks = Table(
     _number("round"),
     _number("last_sequence"),
     _text("last_hash"),
+    # What lists are searched for and put in order by, out of the card.
+    _text("words"),
+    _maybe_number("promised"),
     CheckConstraint(
         "state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')",
         name="state",

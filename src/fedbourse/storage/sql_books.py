@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    case,
     func,
     insert,
     select,
@@ -140,6 +141,11 @@ class SqlBooks(Part):
         query = select(accounts.c.balance).where(accounts.c.id == account)
         return MicroCredits(self._run(query).scalar() or 0)
 
+    def balances_of(self, accounts: Collection[str]) -> dict[str, MicroCredits]:
+        """Return what these accounts hold; those that do not exist are left out."""
+        rows = self._run(_balances(self._sqlite), self._names(list(accounts)))
+        return {row.id: MicroCredits(row.balance) for row in rows}
+
     def balances(self, *, after: str = "", limit: int) -> list[tuple[str, MicroCredits]]:
         """Return accounts and what they hold, by name."""
         query = select(accounts).where(accounts.c.id > after).order_by(accounts.c.id).limit(limit)
@@ -174,6 +180,31 @@ class SqlBooks(Part):
             both = union_all(*sides).subquery()
             query = select(both).order_by(both.c.sequence).limit(limit)
         return [Entry(*row) for row in self._run(query)]
+
+    def last_entries(self, account: str, *, skip: int, limit: int) -> tuple[list[Entry], int]:
+        """Return an account's transfers, newest first, and how much those skipped have moved."""
+        newest = select(transfers).order_by(transfers.c.sequence.desc()).limit(skip + limit)
+        sides = [
+            select(newest.where(column == account).subquery())
+            for column in (transfers.c.source, transfers.c.target)
+        ]
+        both = union_all(*sides).subquery()
+        query = select(both).order_by(both.c.sequence.desc())
+        skipped = query.limit(skip).subquery()
+        moved = case((skipped.c.target == account, skipped.c.amount), else_=-skipped.c.amount)
+        later = self._run(select(func.sum(moved))).scalar() if skip else 0
+        rows = self._run(query.offset(skip).limit(limit))
+        return [Entry(*row) for row in rows], int(later or 0)
+
+    def last_transfer(self) -> int:
+        """Return the number of the newest transfer; 0 where there is none."""
+        return int(self._run(select(func.max(transfers.c.sequence))).scalar() or 0)
+
+    def earned(self, account: str) -> MicroCredits:
+        """Return all that escrow accounts ever paid to this one."""
+        paid = transfers.c.target == account, transfers.c.source.startswith("escrow:")
+        total = self._run(select(func.sum(transfers.c.amount)).where(*paid)).scalar()
+        return MicroCredits(int(total or 0))
 
     def count_entries(self, account: str) -> int:
         """Return how many transfers an account has had."""

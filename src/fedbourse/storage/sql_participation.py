@@ -74,6 +74,11 @@ class SqlParticipation(Part):
         """Return how many there are."""
         return self._count(interests, interests.c.task == task)
 
+    def counts_of_interests(self, tasks: Collection[str]) -> dict[str, int]:
+        """Return how many there are in each task; where there are none it is left out."""
+        query = select(interests.c.task, func.count()).where(interests.c.task.in_(tasks))
+        return dict(self._run(query.group_by(interests.c.task)).all())
+
     def columns(
         self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
     ) -> Iterator[tuple[tuple[Any, ...], ...]]:

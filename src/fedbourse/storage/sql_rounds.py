@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     ColumnElement,
     Select,
-    Text,
     Update,
     and_,
     bindparam,
-    cast,
     func,
     null,
     select,
@@ -19,11 +17,10 @@ from sqlalchemy import (
 )
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.task import Answer, Drift, RefusedAnswer, Round
-from fedbourse.storage.schema import answers, lines, refusals, rounds, transfers
+from fedbourse.market.task import Answer, ClosedRound, Drift, RefusedAnswer, Round
+from fedbourse.storage.schema import answers, refusals, rounds
 from fedbourse.storage.schema import drifts as sums
 from fedbourse.storage.unit import Part
-from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,18 +33,6 @@ _QUERY = select(rounds.c.query).where(*_OF_ROUND)
 _TO_ROUND = answers.c.task == bindparam("task"), answers.c.round == bindparam("round")
 _ONE_ANSWER = select(*_ANSWER).where(*_TO_ROUND, answers.c.owner == bindparam("owner"))
 _COUNT = select(func.count()).select_from(answers).where(*_TO_ROUND)
-# By the names of payments, not by their times: many fall into one millisecond.
-_PAID = (
-    select(func.sum(transfers.c.amount))
-    .select_from(answers)
-    .join(lines, and_(lines.c.task == answers.c.task, lines.c.owner == answers.c.owner))
-    .join(
-        transfers,
-        transfers.c.id
-        == answers.c.task + "/" + answers.c.owner + "/" + cast(lines.c.answered, Text),
-    )
-    .where(*_TO_ROUND)
-)
 
 
 class SqlRounds(Part):
@@ -116,9 +101,11 @@ class SqlRounds(Part):
         """Return how many came."""
         return int(self._run(_COUNT, {"task": task, "round": round}).scalar_one())
 
-    def open_pay(self, task: str, round: int) -> MicroCredits:
-        """Return what escrow has paid for the answers to the open round, after which none came."""
-        return MicroCredits(int(self._run(_PAID, {"task": task, "round": round}).scalar() or 0))
+    def closed_rounds(self, task: str, *, last: int | None = None) -> list[ClosedRound]:
+        """Return the rounds that are closed, or the last ones of them, in order."""
+        query = select(rounds.c.number, rounds.c.answers).where(rounds.c.task == task)
+        query = query.where(rounds.c.closed_ms.is_not(None)).order_by(rounds.c.number.desc())
+        return [ClosedRound(*row) for row in self._run(query.limit(last))][::-1]
 
     def put_refused_answer(self, refused: RefusedAnswer) -> None:
         """Store that an answer was refused, in place of an earlier one to the same round."""

@@ -6,12 +6,12 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, select, union, update
+from sqlalchemy import and_, bindparam, func, not_, or_, select, union, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
-from fedbourse.market.task import Mark, State, Task
+from fedbourse.market.task import Mark, State, Task, promised_micro
 from fedbourse.storage.schema import events, exits, interests, tasks
 from fedbourse.storage.unit import Part, storable
 from fedbourse.wire.canonical import canonical
@@ -20,16 +20,25 @@ from fedbourse.wire.card import TaskCard
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import Row
+    from sqlalchemy import ColumnElement, Row
 
     from fedbourse.market.ports import Lock
+    from fedbourse.market.task import TaskOrder
 
 _MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))
 )
 _OWN = (interests, exits)
-_FIXED = ("id", "buyer", "card", "created_ms")
-_TASK = select(tasks).where(tasks.c.id == bindparam("task"))
+_LISTED = ("words", "promised")
+"""Columns that lists are searched and ordered by; the card says the same."""
+_FIXED = ("id", "buyer", "card", "created_ms", *_LISTED)
+_TASK_COLUMNS = [each for each in tasks.c if each.name not in _LISTED]
+_ORDERS: dict[TaskOrder, tuple[ColumnElement[Any], ...]] = {
+    "newest": (),
+    "reward": (func.coalesce(tasks.c.reward, tasks.c.promised).desc().nulls_last(),),
+    "deadline": (tasks.c.deadline_ms.asc().nulls_last(),),
+}
+_TASK = select(*_TASK_COLUMNS).where(tasks.c.id == bindparam("task"))
 _SAVE = (
     update(tasks)
     .where(tasks.c.id == bindparam("task"))
@@ -64,16 +73,17 @@ class SqlTasks(Part):
         states: Sequence[State] = (),
         buyer: str | None = None,
         owner: str | None = None,
+        seen_by: str | None = None,
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
         """Return tasks, newest first: in these states (all if empty), those made before one.
 
-        An owner's tasks are those that it is interested in or has withdrawn from.
+        An owner's tasks are those that it is interested in or has withdrawn from. Those that were
+        never opened are left out, but those of the buyer who is ``seen_by``; None leaves all in.
         """
-        query = select(tasks).order_by(tasks.c.id.desc()).limit(limit)
-        if states:
-            query = query.where(tasks.c.state.in_([str(state) for state in states]))
+        query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by))
+        query = query.order_by(tasks.c.id.desc()).limit(limit)
         if buyer is not None:
             query = query.where(tasks.c.buyer == buyer)
         if owner is not None:
@@ -83,9 +93,31 @@ class SqlTasks(Part):
             query = query.where(tasks.c.id < before)
         return [_task(row) for row in self._run(query)]
 
+    def search_tasks(
+        self,
+        *,
+        states: Sequence[State] = (),
+        seen_by: str | None = None,
+        words: Sequence[str] = (),
+        order: TaskOrder,
+        skip: int,
+        limit: int,
+    ) -> list[Task]:
+        """Return tasks that mention all words, in an order, after those that are skipped."""
+        query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by, words))
+        query = query.order_by(*_ORDERS[order], tasks.c.id.desc()).offset(skip).limit(limit)
+        return [_task(row) for row in self._run(query)]
+
+    def count_tasks(
+        self, *, states: Sequence[State] = (), seen_by: str | None = None, words: Sequence[str] = ()
+    ) -> int:
+        """Return how many tasks mention all words."""
+        query = select(func.count()).select_from(tasks).where(*_listed(states, seen_by, words))
+        return int(self._run(query).scalar_one())
+
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
-        query = select(tasks).where(tasks.c.state.in_([str(state) for state in ACTIVE]))
+        query = select(*_TASK_COLUMNS).where(*_listed(tuple(ACTIVE), None))
         return [_task(row) for row in self._run(query.order_by(tasks.c.id))]
 
     def marks(self, tasks: Collection[str]) -> dict[str, Mark]:
@@ -116,7 +148,24 @@ def _row(task: Task) -> dict[str, Any]:
         "state": str(task.state),
         "total_budget": storable("the total budget", task.total_budget),
         "totals": json.dumps(task.totals),
+        "words": " ".join((task.card.goal, task.card.data, task.buyer, task.id)).casefold(),
+        "promised": promised_micro(task.card),
     }
+
+
+def _listed(
+    states: Sequence[State], seen_by: str | None, words: Sequence[str] = ()
+) -> list[ColumnElement[bool]]:
+    """Return what holds for the tasks of a list."""
+    found: list[ColumnElement[bool]] = []
+    if states:
+        found.append(tasks.c.state.in_([str(state) for state in states]))
+    if seen_by is not None:
+        cancelled_draft = and_(tasks.c.state == State.CANCELLED.value, tasks.c.last_sequence < 2)
+        never_opened = or_(tasks.c.state == State.DRAFT.value, cancelled_draft)
+        found.append(or_(not_(never_opened), tasks.c.buyer == seen_by))
+    found += [tasks.c.words.contains(word, autoescape=True) for word in words]
+    return found
 
 
 @lru_cache(maxsize=256)

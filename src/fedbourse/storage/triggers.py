@@ -65,7 +65,7 @@ def _refusal_postgresql(sentence: str, condition: str = "") -> str:
     return f"BEGIN\n  IF {condition} THEN\n    {refuse}\n  END IF;\n  RETURN NEW;\nEND"
 
 
-_CARD_COLUMNS = ("id", "buyer", "card", "created_ms")
+_CARD_COLUMNS = ("id", "buyer", "card", "created_ms", "words", "promised")
 
 
 def _sqlite() -> list[Trigger]:

@@ -32,15 +32,10 @@ router = APIRouter(route_class=StrictRoute, tags=["accounts"])
 def show_account(visit: Known, party: Account) -> Response:
     """Say what an account holds, to its party, the operator and auditors.
 
-    A task's escrow is shown to its buyer too: as it was when the last round closed. The fund is
-    shown to everybody.
+    A task's escrow is shown to its buyer too: while it trains, as the pay of rounds to come. The
+    fund is shown to everybody.
     """
-
-    def balance(unit: Unit, caller: Caller) -> object:
-        held = accounts.visible_balance(unit, caller, party)
-        return {"party": party, "balance_micro": held}
-
-    return visit.read(balance)
+    return visit.read(lambda view: {"party": party, "balance_micro": view.balance(party)})
 
 
 @router.get(
@@ -53,12 +48,9 @@ def show_statement(
     visit: Known, party: Account, after: AfterEntry = 0, limit: Limit = 100
 ) -> Response:
     """List an account's transfers in the order of posting."""
-
-    def statement(unit: Unit, caller: Caller) -> object:
-        accounts.may_see(caller, party)
-        return entry_page(unit.entries(account=party, after=after, limit=limit), limit)
-
-    return visit.read(statement)
+    return visit.read(
+        lambda view: entry_page(view.statement(party, after=after, limit=limit), limit)
+    )
 
 
 @router.post(

@@ -12,6 +12,7 @@ from fedbourse.web.account_routes import router as accounts
 from fedbourse.web.audit_routes import router as audit
 from fedbourse.web.device_routes import router as device
 from fedbourse.web.doors import Service
+from fedbourse.web.heavy import HeavyWork
 from fedbourse.web.identity import ReadNonces
 from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders
 from fedbourse.web.openapi import describe
@@ -59,7 +60,11 @@ def create_app(
         callers=Buckets(
             per_s=settings.caller_per_s, burst=settings.caller_burst, now_s=time.monotonic
         ),
-        heavy=Buckets(per_s=settings.heavy_per_s, burst=settings.heavy_burst, now_s=time.monotonic),
+        heavy=HeavyWork(
+            Buckets(per_s=settings.heavy_per_s, burst=settings.heavy_burst, now_s=time.monotonic),
+            at_once=settings.heavy_at_once,
+            strangers_at_once=settings.heavy_strangers_at_once,
+        ),
     )
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")

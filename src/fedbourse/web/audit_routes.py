@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.market import drift, views
 from fedbourse.web.account_documents import BalancePage, EntryPage
 from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import EITHER, TOKEN
@@ -17,9 +16,8 @@ from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskI
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
     from fedbourse.market.task import Entry
+    from fedbourse.market.view import View
 
 router = APIRouter(route_class=StrictRoute, tags=["audit"])
 
@@ -40,9 +38,7 @@ def entry_page(entries: list[Entry], limit: int) -> dict[str, object]:
 )
 def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit = 100) -> Response:
     """List what owners said and were promised, in full."""
-    return visit.read(
-        lambda unit, caller: views.everybody(unit, caller, task, after=after, limit=limit)
-    )
+    return visit.read(lambda view: view.owners(task, after=after, limit=limit))
 
 
 @router.get(
@@ -53,7 +49,7 @@ def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
 )
 def list_answers(visit: Known, task: TaskId, number: RoundNumber) -> Response:
     """List who answered a round, and the hash of each answer, which the log vouches for."""
-    return visit.read(lambda unit, caller: views.round_answers(unit, caller, task, round=number))
+    return visit.read(lambda view: view.answers(task, round=number), heavy=True)
 
 
 @router.get(
@@ -67,9 +63,7 @@ def show_drift(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
 
     It flags, and never withholds pay.
     """
-    return visit.read(
-        lambda unit, caller: drift.of_task(unit, caller, task, after=after, limit=limit)
-    )
+    return visit.read(lambda view: view.drift(task, after=after, limit=limit))
 
 
 @router.get(
@@ -78,9 +72,8 @@ def show_drift(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
 def list_accounts(visit: Known, after: AfterName = "", limit: Limit = 100) -> Response:
     """List every account by name, and what it holds."""
 
-    def balances(unit: Unit, caller: Caller) -> object:
-        caller.require("auditor", "operator")
-        found = unit.balances(after=after, limit=limit)
+    def balances(view: View) -> object:
+        found = view.accounts(after=after, limit=limit)
         return {
             "accounts": [{"party": name, "balance_micro": amount} for name, amount in found],
             "next": found[-1][0] if len(found) == limit else None,
@@ -94,9 +87,4 @@ def list_accounts(visit: Known, after: AfterName = "", limit: Limit = 100) -> Re
 )
 def list_transfers(visit: Known, after: AfterEntry = 0, limit: Limit = 100) -> Response:
     """List every transfer in the order of posting."""
-
-    def transfers(unit: Unit, caller: Caller) -> object:
-        caller.require("auditor", "operator")
-        return entry_page(unit.entries(after=after, limit=limit), limit)
-
-    return visit.read(transfers)
+    return visit.read(lambda view: entry_page(view.transfers(after=after, limit=limit), limit))

@@ -38,8 +38,7 @@ from fedbourse.wire.canonical import canonical
 from fedbourse.wire.messages import enrolment_message
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.parties import Device
     from fedbourse.market.task import Mark, RefusedFor, Round
 
 router = APIRouter(route_class=StrictRoute, tags=["device"])
@@ -56,10 +55,7 @@ router = APIRouter(route_class=StrictRoute, tags=["device"])
 def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Response:
     """Take in a device, which signs with the key that it brings; the owner's last one retires."""
 
-    def command(unit: Unit, device: str) -> object:
-        made = access.enrol(
-            service.market, unit, token=body.token, device=device, public_key=body.public_key
-        )
+    def document(made: Device) -> object:
         message = enrolment_message(
             device=made.id, owner=made.owner, host=request.authority.lower()
         )
@@ -70,9 +66,18 @@ def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Respon
             "signature": service.market.key.sign(canonical(message)),
         }
 
-    with service.store.read() as unit:
-        access.check_enrolment(unit, body.token)
-    return enrol(service, request, body.public_key, command)
+    with service.view() as view:
+        view.check_enrolment(body.token)
+    return enrol(
+        service,
+        request,
+        body.public_key,
+        lambda unit, device: document(
+            access.enrol(
+                service.market, unit, token=body.token, device=device, public_key=body.public_key
+            )
+        ),
+    )
 
 
 @router.put(
@@ -137,7 +142,7 @@ def put_plan(visit: Known, task: TaskId, body: PlanBody) -> Response:
 )
 def show_mine(visit: Known, task: TaskId) -> Response:
     """Show an owner all that the market keeps of it in a task."""
-    return visit.read(lambda unit, caller: views.mine(visit.service.market, unit, caller, task))
+    return visit.read(lambda view: view.mine(task))
 
 
 @router.get(
@@ -145,7 +150,7 @@ def show_mine(visit: Known, task: TaskId) -> Response:
 )
 def show_proof(visit: Known, task: TaskId) -> Response:
     """Show an owner the path from its line to the root in the log."""
-    return visit.read(lambda unit, caller: views.proof(unit, caller, task))
+    return visit.read(lambda view: view.proof(task))
 
 
 @router.post(
@@ -157,20 +162,20 @@ def show_proof(visit: Known, task: TaskId) -> Response:
 )
 def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
     """Sign one's terms, or decline them."""
-
-    def command(unit: Unit, caller: Caller) -> object:
-        line = selling.decide(
-            visit.service.market,
-            unit,
-            caller,
-            task,
-            accept=body.accept,
-            terms_digest=body.digest,
-            signature=body.signature,
+    market = visit.service.market
+    return visit.write(
+        lambda unit, caller: views.line_entry(
+            selling.decide(
+                market,
+                unit,
+                caller,
+                task,
+                accept=body.accept,
+                terms_digest=body.digest,
+                signature=body.signature,
+            )
         )
-        return views.line_entry(line)
-
-    return visit.write(command)
+    )
 
 
 @router.get(
@@ -192,7 +197,7 @@ async def fetch_query(
     return await visit.wait(
         http,
         task,
-        lambda unit, caller: _asked(views.query(unit, caller, task, after=after), now_ms()),
+        lambda view: _asked(view.query(task, after=after), now_ms()),
         news=newer,
         wait_s=wait,
     ) or Response(status_code=204)
@@ -258,9 +263,5 @@ def put_answer(visit: Known, task: TaskId, number: RoundNumber) -> Response:
 )
 def erase_mine(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
     """Forget what an owner said in a task that has ended; hashes and payments stay."""
-
-    def command(unit: Unit, caller: Caller) -> object:
-        selling.erase(visit.service.market, unit, caller, task)
-        return {"task": task, "owner": caller.party}
-
-    return visit.write(command)
+    market = visit.service.market
+    return visit.write(lambda unit, caller: selling.erase(market, unit, caller, task))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,6 +19,7 @@ from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI r
 from starlette.responses import Response
 
 from fedbourse.errors import InvalidInput, NotSignedIn, TooManyRequests
+from fedbourse.market.view import View
 from fedbourse.web.identity import (
     Identity,
     check_authority,
@@ -35,12 +37,14 @@ from fedbourse.wire.signatures import Request, verify_request
 Answer = TypeVar("Answer")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from fedbourse.market.parties import Caller, Scope
     from fedbourse.market.ports import Payments, Store, Unit
     from fedbourse.market.service import Market
     from fedbourse.market.task import Mark, Round
+    from fedbourse.web.heavy import HeavyWork
     from fedbourse.web.identity import ReadNonces
     from fedbourse.web.limits import Buckets
     from fedbourse.web.settings import Settings
@@ -63,8 +67,14 @@ class Service:
     read_nonces: ReadNonces
     callers: Buckets
     """How fast each caller may ask."""
-    heavy: Buckets
-    """How fast for what is computed at length."""
+    heavy: HeavyWork
+    """Whose turn it is for what is computed at length."""
+
+    @contextmanager
+    def view(self, caller: Caller | None = None) -> Iterator[View]:
+        """Look at the records of one moment, as a caller or a stranger sees them."""
+        with self.store.read() as unit:
+            yield View(self.market, unit, caller)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,8 @@ class Visit:
 
     service: Service
     request: Request
+    peer: str
+    """The network that it came from."""
     identity: Identity | None
 
     @property
@@ -80,13 +92,18 @@ class Visit:
         """Who asks; None for a stranger."""
         return None if self.identity is None else self.identity.caller
 
-    def read(self, question: Callable[[Unit, Caller | None], object]) -> Response:
-        """Answer with a document, from one moment of the records."""
-        with self.service.store.read() as unit:
-            document = question(unit, self.caller)
+    def read(self, question: Callable[[View], object], *, heavy: bool = False) -> Response:
+        """Answer with a document, from one moment of the records; a heavy one in its turn."""
+        with self.at_length() if heavy else nullcontext(), self.service.view(self.caller) as view:
+            document = question(view)
         return Response(canonical(document), media_type="application/json")
 
-    async def look(self, question: Callable[[Unit, Any], Answer], *, again: bool = True) -> Answer:
+    def at_length(self) -> AbstractContextManager[None]:
+        """Compute something that takes long, if it is the caller's turn."""
+        key = self.peer if self.caller is None else self.caller.party
+        return self.service.heavy.turn(key, known=self.caller is not None)
+
+    async def look(self, question: Callable[[View], Answer], *, again: bool = True) -> Answer:
         """Ask a question in a thread; where time has passed, the proof must hold ``again``."""
         return await anyio.to_thread.run_sync(self._look, question, again)
 
@@ -94,7 +111,7 @@ class Visit:
         self,
         http: HttpRequest,
         task: str,
-        question: Callable[[Unit, Any], Response | None],
+        question: Callable[[View], Response | None],
         *,
         news: Callable[[Mark], bool],
         wait_s: float,
@@ -118,17 +135,17 @@ class Visit:
                 news=news,
                 wait_s=left,
                 seen=seen,
-                peer=peer_of(http.scope),
+                peer=self.peer,
                 caller=None if self.caller is None else self.caller.party,
             )
             if not there:
                 return Response(status_code=204)  # nobody reads it
 
-    def _look(self, question: Callable[[Unit, Any], Answer], again: bool) -> Answer:
+    def _look(self, question: Callable[[View], Answer], again: bool) -> Answer:
         with self.service.store.read() as unit:
             if again and self.identity is not None:
                 still_holds(self.identity, unit, now_ms=self.service.market.now_ms())
-            return question(unit, self.caller)
+            return question(View(self.service.market, unit, self.caller))
 
 
 @dataclass(frozen=True)
@@ -142,14 +159,10 @@ class KnownVisit(Visit):
         """Who asks."""
         return self.identity.caller
 
-    def read(self, question: Callable[[Unit, Caller], object]) -> Response:
-        """Answer with a document, from one moment of the records."""
-        return super().read(lambda unit, _: question(unit, self.caller))
-
-    def read_model(self, question: Callable[[Unit, Caller], Round]) -> Response:
+    def read_model(self, question: Callable[[View], Round]) -> Response:
         """Answer with the parameters of a model, and their hash."""
-        with self.service.store.read() as unit:
-            found = question(unit, self.caller)
+        with self.service.view(self.caller) as view:
+            found = question(view)
         headers = {"Fedbourse-Model-Hash": found.model_hash}
         return Response(found.model, media_type="application/octet-stream", headers=headers)
 
@@ -263,7 +276,9 @@ async def asked(http: HttpRequest) -> Request:
 
 
 def visit(
-    request: Annotated[Request, Depends(asked)], service: Annotated[Service, Depends(service_of)]
+    http: HttpRequest,
+    request: Annotated[Request, Depends(asked)],
+    service: Annotated[Service, Depends(service_of)],
 ) -> Visit:
     """Return a visit by anybody; somebody who claims to be known must prove it."""
     now_ms = service.market.now_ms()
@@ -276,14 +291,14 @@ def visit(
         if identity.signature is not None and not request.writes:
             # A write uses its nonce up in its own transaction.
             service.read_nonces.use(identity.signature, now_ms=now_ms)
-    return Visit(service, request, identity)
+    return Visit(service, request, peer_of(http.scope), identity)
 
 
 async def known_visit(anybody: Annotated[Visit, Depends(visit)]) -> KnownVisit:
     """Return a visit by somebody known."""
     if anybody.identity is None:
         raise NotSignedIn("this needs a token (Authorization: Bearer) or a device's signature")
-    return KnownVisit(anybody.service, anybody.request, anybody.identity)
+    return KnownVisit(anybody.service, anybody.request, anybody.peer, anybody.identity)
 
 
 async def _documented_key(

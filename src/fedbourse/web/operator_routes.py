@@ -16,8 +16,8 @@ from fedbourse.web.paths import AfterName, Limit, TokenId  # noqa: TC001 - as ab
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.parties import Enrolment, Token
+    from fedbourse.market.view import View
 
 router = APIRouter(route_class=StrictRoute, tags=["operator"])
 
@@ -34,15 +34,7 @@ def make_token(visit: Known, body: TokenBody) -> Response:
     """Make a bearer token; it is shown in this answer only."""
     market = visit.service.market
 
-    def command(unit: Unit, caller: Caller) -> object:
-        token, _ = access.issue_token(
-            market,
-            unit,
-            caller,
-            holder=body.party,
-            scopes=body.scopes,
-            days=body.days,
-        )
+    def document(token: Token) -> object:
         return {
             "id": token.id,
             "party": token.party,
@@ -52,7 +44,11 @@ def make_token(visit: Known, body: TokenBody) -> Response:
 
     # What is kept for a repetition has no secret in it.
     return visit.write(
-        command,
+        lambda unit, caller: document(
+            access.issue_token(
+                market, unit, caller, holder=body.party, scopes=body.scopes, days=body.days
+            )[0]
+        ),
         status=201,
         reveal=lambda kept: kept | {"token": access.token_secret(market, kept["id"])},
     )
@@ -62,8 +58,8 @@ def make_token(visit: Known, body: TokenBody) -> Response:
 def list_tokens(visit: Known, after: AfterName = "", limit: Limit = 100) -> Response:
     """List tokens; the market itself knows their hashes only."""
 
-    def tokens(unit: Unit, caller: Caller) -> object:
-        found = access.tokens(unit, caller, after=after, limit=limit)
+    def tokens(view: View) -> object:
+        found = view.tokens(after=after, limit=limit)
         return {
             "tokens": [
                 {
@@ -112,14 +108,13 @@ def make_enrolment_token(visit: Known, body: EnrolmentTokenBody) -> Response:
     """Make a one-time token, with which one device of an owner may enrol."""
     market = visit.service.market
 
-    def command(unit: Unit, caller: Caller) -> object:
-        enrolment, id = access.issue_enrolment(
-            market, unit, caller, owner=body.owner, hours=body.hours
-        )
+    def document(enrolment: Enrolment, id: str) -> object:
         return {"id": id, "owner": enrolment.owner, "expires_ms": enrolment.expires_ms}
 
     return visit.write(
-        command,
+        lambda unit, caller: document(
+            *access.issue_enrolment(market, unit, caller, owner=body.owner, hours=body.hours)
+        ),
         status=201,
         reveal=lambda kept: kept | {"token": access.enrolment_secret(market, kept["id"])},
     )

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from fedbourse.market import views
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.service import FUND, show
 from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
 from fedbourse.web.doors import Asked, Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
@@ -34,6 +33,7 @@ from fedbourse.wire.messages import market_message
 
 if TYPE_CHECKING:
     from fedbourse.market.task import Mark
+    from fedbourse.market.view import View
 
 router = APIRouter(route_class=StrictRoute)
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -64,8 +64,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 @router.get("/health", operation_id="health", tags=["market"], openapi_extra={"security": []})
 def health(service: Behind) -> Health:
     """Say that the service and its database answer."""
-    with service.store.read() as unit:
-        unit.balance("outside")
+    with service.view() as view:
+        view.fund()
     return Health(status="ok")
 
 
@@ -77,8 +77,8 @@ def market(service: Behind, request: Asked, challenge: Challenge = "") -> Market
     knows the key, and only the market can do that. Under a name that is not its own it does not.
     """
     settings, host = service.settings, request.authority.lower()
-    with service.store.read() as unit:
-        held = unit.balance(FUND)
+    with service.view() as view:
+        fund = view.fund()
     proof = None
     if challenge and (not settings.authorities or host in settings.authorities):
         message = market_message(host=host, challenge=challenge)
@@ -88,7 +88,7 @@ def market(service: Behind, request: Asked, challenge: Challenge = "") -> Market
         version=__version__,
         public_key=service.market.key.public,
         proof=proof,
-        fund=FundFacts(**service.market.fund, balance_micro=held),
+        fund=FundFacts(**fund),
         limits=Limits(
             json_bytes_max=settings.json_bytes_max, answer_bytes_max=settings.answer_bytes_max
         ),
@@ -113,9 +113,7 @@ def list_tasks(
     visit: Visitor, state: State | None = None, before: Before = None, limit: Limit = 100
 ) -> Response:
     """List tasks, newest first; drafts are for their buyer, the operator and auditors."""
-    return visit.read(
-        lambda unit, caller: views.tasks(unit, caller, state=state, before=before, limit=limit)
-    )
+    return visit.read(lambda view: view.tasks(state=state, before=before, limit=limit))
 
 
 @router.get(
@@ -133,13 +131,11 @@ async def show_task(
     def newer(mark: Mark) -> bool:
         return mark.events > seen or mark.state in ENDED
 
-    def shown(unit: Any, caller: Any) -> Response:
-        document = views.one_task(unit, caller, task)
-        return Response(canonical(document), media_type="application/json")
+    def shown(view: View) -> Response:
+        return Response(canonical(view.task_document(task)), media_type="application/json")
 
-    def news(unit: Any, caller: Any) -> Response | None:
-        now = show(unit.task(task), caller)
-        return shown(unit, caller) if newer(mark_of(now)) else None
+    def news(view: View) -> Response | None:
+        return shown(view) if newer(mark_of(view.task(task))) else None
 
     if wait:
         answer = await visit.wait(http, task, news, news=newer, wait_s=wait)
@@ -157,8 +153,7 @@ async def show_task(
 )
 def show_card(visit: Visitor, task: TaskId) -> Response:
     """Show a task's card, the hash that the first message of a trade refers to, and the fund."""
-    market = visit.service.market
-    return visit.read(lambda unit, caller: views.published_card(market, unit, caller, task))
+    return visit.read(lambda view: view.card(task))
 
 
 @router.get(
@@ -173,9 +168,8 @@ def list_events(
 ) -> Response:
     """List a task's log, each event holding the hash of the one before."""
 
-    def events(unit: Any, caller: Any) -> object:
-        show(unit.task(task), caller)
-        found = unit.events(task, after=after, limit=limit)
+    def events(view: View) -> object:
+        found = view.events(task, after=after, limit=limit)
         return {
             "events": [views.event_document(event) for event in found],
             "next": found[-1].sequence if len(found) == limit else None,
@@ -185,8 +179,7 @@ def list_events(
 
 
 def _shown(visit: Visitor, task: TaskId) -> None:
-    with visit.service.store.read() as unit:
-        show(unit.task(task), visit.caller)
+    visit.read(lambda view: view.task(task).id)
 
 
 @router.get(

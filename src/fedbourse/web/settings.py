@@ -31,8 +31,11 @@ class Settings:
     """Requests of one party, once it has proved who it is."""
     heavy_per_s: float = 5.0
     heavy_burst: int = 10
-    """Of these, those for pages that are computed at length: what a card would buy, and whether a
-    task's records are right."""
+    """Of these, those for what is computed at length: what a card would buy, for one, or whether
+    a task's records are right."""
+    heavy_at_once: int = 8
+    heavy_strangers_at_once: int = 4
+    """How much of that is computed at one moment, one for each party or address at most."""
     wait_max_s: float = 30.0
     """A request that asks to wait for longer is answered after so long."""
     waiting_max: int = 900

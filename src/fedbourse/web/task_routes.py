@@ -130,9 +130,7 @@ def what_if_task(
     From the values that owners told, where five or more did; otherwise from what the card assumes.
     """
     amounts = what_if.rewards_in(rewards)
-    return visit.read(
-        lambda unit, caller: what_if.of_task(unit, caller, task, rewards=amounts, owners=owners)
-    )
+    return visit.read(lambda view: view.what_if(task, rewards=amounts, owners=owners), heavy=True)
 
 
 @router.get(
@@ -143,7 +141,7 @@ def what_if_task(
 )
 def report_task(visit: Known, task: TaskId) -> Response:
     """Show a task's totals to its buyer, the operator and auditors."""
-    return visit.read(lambda unit, caller: views.report(unit, caller, task))
+    return visit.read(lambda view: view.report(task), heavy=True)
 
 
 @router.get(
@@ -155,4 +153,4 @@ def report_task(visit: Known, task: TaskId) -> Response:
 )
 def fetch_model(visit: Known, task: TaskId) -> Response:
     """Return the model of a completed task to its buyer and the operator."""
-    return visit.read_model(lambda unit, caller: views.model(unit, caller, task))
+    return visit.read_model(lambda view: view.model(task))

@@ -88,6 +88,8 @@ CREATE TABLE tasks (
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
+  words TEXT NOT NULL,
+  promised BIGINT,
   CONSTRAINT pk_tasks PRIMARY KEY (id),
   CONSTRAINT ck_tasks_state CHECK (state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')),
   CONSTRAINT ck_tasks_reward CHECK (reward >= 0)
@@ -348,7 +350,7 @@ BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION events_no_truncate
 
 CREATE FUNCTION tasks_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF NEW.id IS DISTINCT FROM OLD.id OR NEW.buyer IS DISTINCT FROM OLD.buyer OR NEW.card IS DISTINCT FROM OLD.card OR NEW.created_ms IS DISTINCT FROM OLD.created_ms THEN
+  IF NEW.id IS DISTINCT FROM OLD.id OR NEW.buyer IS DISTINCT FROM OLD.buyer OR NEW.card IS DISTINCT FROM OLD.card OR NEW.created_ms IS DISTINCT FROM OLD.created_ms OR NEW.words IS DISTINCT FROM OLD.words OR NEW.promised IS DISTINCT FROM OLD.promised THEN
     RAISE EXCEPTION USING MESSAGE = 'a task''s card, buyer and time of making are never changed', ERRCODE = 'FB001';
   END IF;
   RETURN NEW;

@@ -91,6 +91,8 @@ CREATE TABLE tasks (
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
+  words TEXT NOT NULL,
+  promised BIGINT,
   CONSTRAINT pk_tasks PRIMARY KEY (id),
   CONSTRAINT ck_tasks_state CHECK (state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')),
   CONSTRAINT ck_tasks_reward CHECK (reward >= 0)
@@ -324,7 +326,7 @@ BEGIN
 END
 
 CREATE TRIGGER tasks_no_update
-BEFORE UPDATE ON tasks WHEN NEW.id IS NOT OLD.id OR NEW.buyer IS NOT OLD.buyer OR NEW.card IS NOT OLD.card OR NEW.created_ms IS NOT OLD.created_ms
+BEFORE UPDATE ON tasks WHEN NEW.id IS NOT OLD.id OR NEW.buyer IS NOT OLD.buyer OR NEW.card IS NOT OLD.card OR NEW.created_ms IS NOT OLD.created_ms OR NEW.words IS NOT OLD.words OR NEW.promised IS NOT OLD.promised
 BEGIN
   SELECT RAISE(ABORT, 'a task''s card, buyer and time of making are never changed');
 END
