@@ -30,9 +30,12 @@ def test_money_comes_in_once_and_goes_out_once(shell, market, acme) -> None:
     reference = f"bank-{party.replace(':', '-')}"
     came = paid_in(shell, market, token, party=party, credits="12.5", reference=reference)
     assert (came["amount_micro"], came["balance_micro"]) == (12_500_000, 12_500_000)
+    assert came["claimed_before"] is False
     code, out, _ = shell("account", "deposit", reference, token=token)
     assert code == 0
     assert "12.500000 credits" in out
+    assert "were claimed before, on 20" in out
+    assert "nothing was added" in out
     went = shell.json("account", "withdraw", "2.000001", "--to", "IBAN -1 é", token=token)
     assert went["balance_micro"] == 10_499_999
     file = market.folder / "payments" / "payouts.jsonl"

@@ -55,6 +55,7 @@ def _own_page(
     status: int = 200,
     errors: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
+    claimed_ms: int | None = None,
 ) -> Response:
     def read(unit: Unit, caller: Caller) -> dict[str, Any]:
         found = unit.tasks(buyer=caller.party, limit=_TASKS_MAX)
@@ -79,6 +80,7 @@ def _own_page(
         status=status,
         errors=errors or {},
         values=values or {},
+        claimed_ms=claimed_ms,
         **visit.read(read),
     )
 
@@ -88,14 +90,13 @@ def deposit(visit: Buyer) -> Response:
     """Claim money that came in."""
     try:
         reference = visit.form(Claim).reference
+        received = accounts.look_up(visit.caller, visit.service.payments, reference)
 
         def claim(unit: Unit, caller: Caller) -> object:
-            account, amount = accounts.deposit(
-                visit.market, unit, caller, visit.service.payments, reference=reference
-            )
-            return {"account": account, "amount_micro": amount}
+            done = accounts.deposit(visit.market, unit, caller, received)
+            return {"claimed_before": done.claimed_before, "claimed_ms": done.claimed_ms}
 
-        visit.write(claim)
+        done = visit.write(claim)
     except InvalidForm as error:
         return _own_page(visit, status=422, errors=error.errors, values=error.values)
     except FedbourseError as error:
@@ -104,6 +105,8 @@ def deposit(visit: Buyer) -> Response:
         said = visit.fields.get("reference", [""])[0]
         errors, values = {"reference": str(error)}, {"reference": said}
         return _own_page(visit, status=error.http_status, errors=errors, values=values)
+    if done["claimed_before"]:
+        return _own_page(visit, claimed_ms=done["claimed_ms"], values={"reference": reference})
     return redirect("/buy")
 
 

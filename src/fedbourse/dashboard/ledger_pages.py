@@ -13,8 +13,9 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
-from fedbourse.errors import InvalidInput, InvalidTransfer
-from fedbourse.market import accounts
+from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
+from fedbourse.ledger import OUTSIDE
+from fedbourse.market import accounts, payouts
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.service import FUND
 from fedbourse.units import micro_credits
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 ROWS = 50
+PAYOUT_ROWS = 10
+"""How many of an account's newest pay-outs a page shows."""
 _AT_ONCE = 10_000
 _ESCROWS = 100
 _TOO_MUCH = "this is more than the account holds"
@@ -79,7 +82,7 @@ def withdraw(visit: Mover) -> Response:
         return page(visit, "withdraw.html", form=form, amount=amount, balance=balance)
 
     def command(unit: Unit, caller: Caller) -> object:
-        payout = accounts.withdraw(
+        payout = payouts.request(
             visit.market,
             unit,
             caller,
@@ -91,10 +94,9 @@ def withdraw(visit: Mover) -> Response:
 
     try:
         made = visit.write(command)
-    except InvalidInput as error:
+    except (InvalidInput, Conflict) as error:
         short = isinstance(error, InvalidTransfer)
-        about = "amount" if short else str(error).partition(" ")[0].removesuffix("_micro")
-        at = about if about in _said(form) else "form"
+        at = "destination" if str(error).startswith("destination") else "amount"
         return _statement(
             visit,
             visit.caller.party,
@@ -152,7 +154,15 @@ def _statement(
     def read(unit: Unit, caller: Caller) -> dict[str, Any]:
         accounts.may_see(caller, party)
         rows, count = _rows(unit, party, number)
-        return {"rows": rows, "count": count, "balance": unit.balance(party)}
+        shows_payouts = party == caller.party or "operator" in caller.scopes
+        return {
+            "rows": rows,
+            "count": count,
+            "balance": unit.balance(party),
+            "payouts": payouts.payouts_of(unit, caller, party, limit=PAYOUT_ROWS)
+            if shows_payouts
+            else [],
+        }
 
     found = visit.read(read)
     # Anybody can write such an address: it is the books that say whether it is true.
@@ -170,6 +180,7 @@ def _statement(
         errors=errors or {},
         values=values or {},
         movable=visit.caller.party == party and visit.may(*accounts.MOVERS),
+        limits=visit.market.payout_limits,
         **found,
     )
 
@@ -206,6 +217,8 @@ def _words(entry: Entry) -> dict[str, Any]:
         what = "deposit"
     elif entry.id.startswith("withdrawal/"):
         what = "withdrawal"
+    elif entry.id.startswith("payout/"):
+        what = "pay-out confirmed" if entry.target == OUTSIDE else "pay-out returned"
     elif held is None:
         what = entry.memo
     elif entry.target == held:

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
 from fedbourse.dashboard.epsilon_table import epsilon_table
+from fedbourse.dashboard.ledger_pages import PAYOUT_ROWS
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
-from fedbourse.market import views
+from fedbourse.market import payouts, views
 from fedbourse.market.lifecycle import ENDED, LIFE, Command
 from fedbourse.market.offers import likely_reward
 from fedbourse.market.service import show
@@ -84,6 +85,7 @@ def own_page(visit: Owner, before: Before = "") -> Response:
             "older": found[ROWS - 1].id if len(found) > ROWS else None,
             "balance": unit.balance(caller.party),
             "earned": _earned(unit, caller.party),
+            "payouts": payouts.payouts_of(unit, caller, caller.party, limit=PAYOUT_ROWS),
             "loss": loss,
         }
 

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.market import accounts
-from fedbourse.web.account_documents import Balance, DepositDone, EntryPage, WithdrawalDone
+from fedbourse.market import accounts, payouts
+from fedbourse.web.account_documents import (
+    AccountDocument,
+    DepositDone,
+    EntryPage,
+    PayoutPage,
+    WithdrawalDone,
+)
 from fedbourse.web.audit_routes import entry_page
 from fedbourse.web.bodies import DepositBody, WithdrawalBody  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.doors import NEEDS_KEY, Known
 from fedbourse.web.openapi import EITHER
-from fedbourse.web.paths import Account, AfterEntry, Limit  # noqa: TC001 - as above
+from fedbourse.web.paths import (  # noqa: TC001 - as above
+    Account,
+    AfterEntry,
+    BeforePayout,
+    Limit,
+)
+from fedbourse.web.payout_routes import payout_page
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
@@ -26,7 +38,7 @@ router = APIRouter(route_class=StrictRoute, tags=["accounts"])
 @router.get(
     "/accounts/{party}",
     operation_id="show_account",
-    response_model=Balance,
+    response_model=AccountDocument,
     openapi_extra=EITHER,
 )
 def show_account(visit: Known, party: Account) -> Response:
@@ -38,7 +50,7 @@ def show_account(visit: Known, party: Account) -> Response:
 
     def balance(unit: Unit, caller: Caller) -> object:
         held = accounts.visible_balance(unit, caller, party)
-        return {"party": party, "balance_micro": held}
+        return {"party": party, "balance_micro": held, "leaving_micro": unit.leaving(party)}
 
     return visit.read(balance)
 
@@ -61,6 +73,25 @@ def show_statement(
     return visit.read(statement)
 
 
+@router.get(
+    "/accounts/{party}/payouts",
+    operation_id="list_account_payouts",
+    response_model=PayoutPage,
+    openapi_extra=EITHER,
+)
+def list_account_payouts(
+    visit: Known, party: Account, before: BeforePayout = None, limit: Limit = 100
+) -> Response:
+    """List an account's pay-outs with their states, newest first, to its party and the operator."""
+
+    def found(unit: Unit, caller: Caller) -> object:
+        return payout_page(
+            payouts.payouts_of(unit, caller, party, before=before, limit=limit), limit
+        )
+
+    return visit.read(found)
+
+
 @router.post(
     "/deposits",
     operation_id="deposit",
@@ -71,20 +102,17 @@ def show_statement(
 )
 def deposit(visit: Known, body: DepositBody) -> Response:
     """Credit money that came in from outside with a reference, once."""
+    received = accounts.look_up(visit.caller, visit.service.payments, body.reference)
 
     def command(unit: Unit, caller: Caller) -> object:
-        account, amount = accounts.deposit(
-            visit.service.market,
-            unit,
-            caller,
-            visit.service.payments,
-            reference=body.reference,
-        )
+        done = accounts.deposit(visit.service.market, unit, caller, received)
         return {
-            "party": account,
-            "amount_micro": amount,
-            "reference": body.reference,
-            "balance_micro": unit.balance(account),
+            "party": done.received.account,
+            "amount_micro": done.received.amount,
+            "reference": done.received.reference,
+            "claimed_before": done.claimed_before,
+            "claimed_ms": done.claimed_ms,
+            "balance_micro": unit.balance(done.received.account),
         }
 
     return visit.write(command, status=201)
@@ -102,7 +130,7 @@ def withdraw(visit: Known, body: WithdrawalBody) -> Response:
     """Take money out of one's own account."""
 
     def command(unit: Unit, caller: Caller) -> object:
-        payout = accounts.withdraw(
+        payout = payouts.request(
             visit.service.market,
             unit,
             caller,
@@ -115,6 +143,7 @@ def withdraw(visit: Known, body: WithdrawalBody) -> Response:
             "party": payout.party,
             "amount_micro": payout.amount,
             "destination": payout.destination,
+            "state": payout.state,
             "balance_micro": unit.balance(payout.party),
         }
 
