@@ -285,7 +285,7 @@ def test_a_balance_that_was_changed_is_found(client, town):
     text = verify(client, town, "/ledger/verify").text
     assert results(text) == ["right", "wrong", "wrong"]
     assert "2 checks differ." in text
-    assert "owner:000000 holds 1, recomputed is" in text
+    assert "owner:000000 holds 0.000001 credits, recomputed is" in text
 
 
 def test_a_plan_that_was_changed_is_found(client, town):
