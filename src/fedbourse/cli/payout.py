@@ -25,7 +25,7 @@ payout_app = App(name="payout", help="See which pay-outs are on their way, and s
 def list_payouts(*, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
     """List the pay-outs that are neither confirmed nor returned, oldest first.
 
-    Examples:
+    For example:
 
         fedbourse payout list --token-file market/operator.token
 
