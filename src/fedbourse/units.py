@@ -54,6 +54,15 @@ def credits_text(amount: int) -> str:
     return f"{sign}{whole}.{part:06d}"
 
 
+def amount_text(amount: object) -> str:
+    """Return micro-credits as people read them; what somebody else calls an amount, as it is.
+
+    >>> amount_text(1_250_000), amount_text("much")
+    ('1.250000 credits', "'much'")
+    """
+    return f"{credits_text(amount)} credits" if isinstance(amount, int) else _shown(amount)
+
+
 def number(
     name: str,
     value: object,

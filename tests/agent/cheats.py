@@ -9,6 +9,7 @@ from json import dumps
 from typing import Any
 
 from agent.malicious_market import CARD, PAYMENT, ROUNDS, Asked, Raw, model_of, problem
+from fedbourse.units import credits_text
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.keys import SigningKey
 
@@ -96,10 +97,11 @@ TERMS = [
     Case("budget text", "terms", items(budget="0.5"), "changed-terms", "budget '0.5'"),
     Case("budget a list", "terms", items(budget=[0.5]), "changed-terms", "budget [0.5]"),
     Case("budget missing", "terms", without("budget"), "changed-terms", "budget nothing"),
-    Case("payment below the value", "terms", items(payment_micro=10), "price", f"least {LEAST}"),
-    Case("payment 0", "terms", items(payment_micro=0), "price", f"at least {LEAST}"),
+    Case("payment below the value", "terms", items(payment_micro=10), "price",
+         f"least {credits_text(LEAST)}"),
+    Case("payment 0", "terms", items(payment_micro=0), "price", f"at least {credits_text(LEAST)}"),
     Case("a micro-credit too little", "terms", items(payment_micro=LEAST - 1), "price",
-         f"is {LEAST - 1} micro-credits; at the price that was announced at tick 0 it is at least"),
+         f"is {credits_text(LEAST - 1)} credits; at the price that was announced at tick 0 it is"),
     Case("a tick that never was", "terms", items(tick=7), "changed-terms", "of tick 7"),
     Case("tick true", "terms", items(tick=False), "changed-terms", "tick False"),
     Case("tick missing", "terms", without("tick"), "changed-terms", "of tick None"),

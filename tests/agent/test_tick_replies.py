@@ -200,7 +200,7 @@ TASK_NOW = {"offer": LAST.offer, "tick": 3, "total_budget": 1.0, "reward_micro":
 @pytest.mark.parametrize(
     ("items", "sentence"),
     [
-        ({"reward_micro": REWARD - 1}, "the reward is 2999999 micro-credits now"),
+        ({"reward_micro": REWARD - 1}, "the reward is 2.999999 credits now"),
         ({"total_budget": 0.9}, "a tick has one total"),
         ({"tick": 4}, "a tick has one total"),
         ({"offer": "0" * 64}, "a tick has one total"),

@@ -201,7 +201,7 @@ def test_pay_below_the_price_is_shown(traded) -> None:
         agent.deals.change(deal, terms={**(deal.terms or {}), "terms": terms})
     check = verify(folder)["own price"]
     assert check.passed is False
-    assert "it is at least 1999998" in check.detail
+    assert "it is at least 1.999998 credits" in check.detail
 
 
 def test_terms_that_are_given_up_are_nothing_to_compare(tmp_path: Path) -> None:

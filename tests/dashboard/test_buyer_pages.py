@@ -186,7 +186,9 @@ def test_money_that_came_in_is_claimed_once(client, town):
     before = town.trading.balance(BUYER.party)
     assert post(client, town, "/buy/deposit", reference="bank-1").status_code == 303
     assert town.trading.balance(BUYER.party) == before + 5 * CREDITS
-    post(client, town, "/buy/deposit", reference="bank-1")
+    again = post(client, town, "/buy/deposit", reference="bank-1")
+    assert "bank-1 was claimed before, on " in again.text
+    assert "Nothing was added." in again.text
     assert town.trading.balance(BUYER.party) == before + 5 * CREDITS
     wrong = post(client, town, "/buy/deposit", reference="bank-2")
     assert wrong.status_code == 404

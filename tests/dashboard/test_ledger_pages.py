@@ -138,7 +138,13 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
         assert "has left your account" in client.get(answer.headers["location"]).text
     assert town.trading.balance(town.owner.party) == held - 1_500_000
     with town.store.read() as unit:
-        assert [each.destination for each in unit.unsent_payouts(limit=9)] == ["IBAN <b>1</b>"]
+        (payout,) = unit.payouts(town.owner.party, limit=9)
+    assert payout.destination == "IBAN <b>1</b>"
+    for place in (path, "/own"):
+        shown = client.get(place).text
+        assert f"pay-out {payout.id}" in shown
+        assert "requested<small>the market hands it over soon" in shown
+        assert "<b>1</b>" not in shown
 
 
 @pytest.mark.slow
@@ -278,7 +284,7 @@ def test_a_balance_that_was_changed_is_found(client, town):
     text = verify(client, town, "/ledger/verify").text
     assert results(text) == ["right", "wrong", "wrong"]
     assert "2 checks differ." in text
-    assert "owner:000000 holds 1, recomputed is" in text
+    assert "owner:000000 holds 0.000001 credits, recomputed is" in text
 
 
 def test_a_plan_that_was_changed_is_found(client, town):

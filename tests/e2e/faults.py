@@ -56,11 +56,11 @@ def pays_in_a_second_transaction() -> None:
     carry_out, pay = writes.carry_out, Market.pay
     owed = threading.local()
 
-    def pay_later(market: Market, unit: Any, *what: Any) -> None:
+    def pay_later(market: Market, unit: Any, *what: Any) -> bool:
         if what[-1].startswith("answer "):
             owed.transfer = (market, what)
-        else:
-            pay(market, unit, *what)
+            return True
+        return pay(market, unit, *what)
 
     def carry_out_and_pay(store: Any, *args: Any, **options: Any) -> Any:
         owed.transfer = None
@@ -77,18 +77,13 @@ def pays_in_a_second_transaction() -> None:
 
 def marks_payouts_before_it_hands_them_over() -> None:
     """Store that a payout was handed over, and hand it over afterwards."""
-    from fedbourse.market import accounts
+    from fedbourse.market import payouts
 
-    def hand_over(market: Any, store: Any, payments: Any) -> int:
-        with store.read() as unit:
-            waiting = unit.unsent_payouts(limit=100)
-        for payout in waiting:
-            with store.begin() as unit:
-                unit.mark_sent(payout.id, at_ms=market.now_ms())
-            payments.pay(payout)
-        return len(waiting)
+    def begin(market: Any, unit: Any, seen: Any) -> Any:
+        payout = unit.payout(seen.id, lock="change")
+        return payouts._move(market, unit, payout, payouts.PayoutState.SENT)
 
-    accounts.hand_over = hand_over  # type: ignore[assignment]
+    payouts._begin = begin
 
 
 def _replace_carry_out(other: Any) -> None:

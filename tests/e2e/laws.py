@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 TABLES = (
     "tasks", "events", "interests", "replies", "exits", "lines", "rounds", "answers", "accounts",
-    "transfers", "payouts", "tokens", "enrolments", "devices", "responses",
+    "transfers", "payouts", "payout_steps", "tokens", "enrolments", "devices", "responses",
 )  # fmt: skip
 
 
@@ -202,8 +202,18 @@ def _payouts(records: Records) -> Iterable[str]:
             payout["amount"],
         ):
             yield f"payout {id} left no account"
-        if payout["sent_ms"] is not None and not after[id]:
+        if payout["state"] in ("sent", "confirmed") and not after[id]:
             yield f"payout {id} is marked as handed over, and was not"
+        steps = [row for row in records.tables["payout_steps"] if row["payout"] == id]
+        if max(steps, key=lambda row: row["number"])["state"] != payout["state"]:
+            yield f"payout {id} is {payout['state']}, and its steps say otherwise"
+        if len(steps) != payout["steps"] + 1:
+            yield f"payout {id} has {len(steps)} steps, and counts {payout['steps']}"
+    on_its_way = sum(
+        row["amount"] for row in known.values() if row["state"] not in ("confirmed", "returned")
+    )
+    if records.balances.get("payouts", 0) != on_its_way:
+        yield f"pay-outs of {on_its_way} are on their way, and the account holds another sum"
     withdrawn = [id for id in transfers if id.startswith("withdrawal/")]
     if len(withdrawn) != len(known):
         yield f"{len(withdrawn)} withdrawals, and {len(known)} payouts"
@@ -288,6 +298,9 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
             found["amount"] == each.document["amount_micro"]
         )
 
+    def ended(each: Acknowledged) -> bool:
+        return bool(payouts[each.document["id"]]["state"] == each.document["state"])
+
     def deposit(each: Acknowledged) -> bool:
         said = each.document
         found = transfers.get(f"deposit/{said['reference']}")
@@ -319,6 +332,8 @@ def _effects(records: Records) -> dict[str, Callable[[Acknowledged], bool]]:
         "erase": erased,
         "deposit": deposit,
         "withdraw": payout,
+        "confirm": ended,
+        "return": ended,
         "token": token,
         "revoke": lambda each: (
             tokens[each.document["id"]]["revoked_ms"] == each.document["revoked_ms"]

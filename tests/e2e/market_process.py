@@ -156,8 +156,8 @@ def _name(write: str, given: dict[str, Any]) -> str:
         return str(given["key"])
     if write == "INSERT events":
         return f"clock-{given['kind']}/{given['task']}/{given['sequence']}"
-    if write == "UPDATE payouts":
-        return f"clock-payout/{given['id_1']}"
+    if write == "UPDATE payouts" and "id_1" in given:
+        return f"clock-payout/{given['id_1']}/{given['state']}"
     return ""
 
 
@@ -222,6 +222,7 @@ def _live(life: Life, tell: int, routes: Any) -> None:
         os.dup2(nothing.fileno(), 1)
 
     from e2e.faults import FAULTS
+    from fedbourse.bootstrap import machine
     from fedbourse.bootstrap import market as bootstrap_market
     from fedbourse.bootstrap.market import MarketSettings, Ready, serve_market
     from fedbourse.market.service import Market
@@ -229,7 +230,7 @@ def _live(life: Life, tell: int, routes: Any) -> None:
     Steps(life)
     if life.fault:
         FAULTS[life.fault]()
-    bootstrap_market.Market = partial(Market, now_ms=partial(shifted_ms, folder))  # type: ignore
+    machine.Market = partial(Market, now_ms=partial(shifted_ms, folder))  # type: ignore
     create_app = bootstrap_market.create_app
 
     def create_app_fast(*parts: Any) -> Any:
@@ -243,7 +244,13 @@ def _live(life: Life, tell: int, routes: Any) -> None:
         os.write(tell, json.dumps({"url": market.url, "key": market.public_key}).encode() + b"\n")
         os.close(tell)
 
-    settings = MarketSettings(folder=folder, database=life.database, port=life.port)
+    settings = MarketSettings(
+        folder=folder,
+        database=life.database,
+        port=life.port,
+        least_withdrawal_micro=1,
+        payouts_per_day=10**6,
+    )
     serve_market(settings, on_ready=ready)
 
 

@@ -21,12 +21,13 @@ from e2e.trade import Trade
 WRITES = {
     "token", "revoke", "enrolment", "enrol", "deposit", "create", "open", "interest", "announce",
     "plan", "sign", "decline", "train", "answer", "cancel", "erase", "withdraw",
+    "confirm", "return",
 }  # fmt: skip
 BY_ITSELF = {
     "clock-announced", "clock-ticked", "clock-last-tick", "clock-restarted", "clock-signed",
     "clock-training", "clock-round", "clock-payout", "clock-purge",
 }  # fmt: skip
-START = {"start-create-fedbourse_version", "start-operator"}
+START = {"start-create-fedbourse_version", "start-operator", "start-update-payouts"}
 WITHOUT_A_NAME = {"clock-purge", *START}
 """Steps that are known by their end only, so that they have no middle."""
 

@@ -247,10 +247,15 @@ class Trade:
             body = {"amount_micro": amount, "destination": f"the bank of {who.party}"}
             who.write("withdraw", "/v1/withdrawals", body)
         self._soon(self._all_sent)
+        arrived, came_back = (each["id"] for each in self.operator.get("/v1/payouts")["payouts"])
+        self.operator.write("confirm", f"/v1/payouts/{arrived}/confirm", {})
+        body = {"reason": "no such account"}
+        self.operator.write("return", f"/v1/payouts/{came_back}/return", body)
 
     def _all_sent(self) -> bool:
         self.operator.get("/v1/health")  # a market that was struck is started again by this
-        return all(row["sent_ms"] for row in self.market.records().tables["payouts"])
+        rows = self.market.records().tables["payouts"]
+        return all(row["state"] not in ("requested", "failed") for row in rows)
 
     def _until(self, id: str, what: Any, *states: str) -> dict[str, Any]:
         """Wait until the clock has moved a task on."""

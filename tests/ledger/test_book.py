@@ -51,7 +51,9 @@ def test_a_transfer_that_is_posted_twice_has_one_effect() -> None:
 
 def test_an_overdraft_is_refused_with_the_balance() -> None:
     book = Book([Transfer("a", OUTSIDE, "buyer", 5)])
-    with pytest.raises(InvalidTransfer, match="'buyer' holds 5 micro-credits, less than the 6"):
+    with pytest.raises(
+        InvalidTransfer, match=r"'buyer' holds 0\.000005 credits, less than the 0\.000006"
+    ):
         book.post(Transfer("b", "buyer", "escrow", 6))
 
 

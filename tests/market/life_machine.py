@@ -24,8 +24,9 @@ from fedbourse.errors import (
 )
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts, answers, buying, selling, training
+from fedbourse.market import accounts, answers, buying, payouts, selling, training
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.payouts import PAYOUTS
 from fedbourse.market.service import FUND, escrow
 from fedbourse.market.task import State
 from fedbourse.wire.card import Deadlines
@@ -98,27 +99,27 @@ class Life(LifeLaws):
         self.payments.notes[reference] = party, amount
         by = OPERATOR if operator else caller(party)
         stranger = caller("buyer:mallory")
-        options = {"reference": reference}
-        self.attempt(NotAllowed, accounts.deposit, stranger, self.payments, **options)
-        self.attempt(None, accounts.deposit, by, self.payments, **options)
+        received = accounts.look_up(by, self.payments, reference)
+        self.attempt(NotAllowed, accounts.deposit, stranger, received)
+        self.attempt(None, accounts.deposit, by, received)
         self.move(OUTSIDE, party, amount)
 
     def deposit_again(self, which) -> None:
         reference = sorted(self.payments.notes)[which % len(self.payments.notes)]
         who = caller(self.payments.notes[reference][0])
-        self.attempt(None, accounts.deposit, who, self.payments, reference=reference)
+        self.attempt(None, accounts.deposit, who, accounts.look_up(who, self.payments, reference))
 
     def withdraw(self, who, part) -> None:
         party = [*[b.party for b in BUYERS], *self.names][who]
         held = self.money[party]
         amount = {"1": 1, "half": held // 2, "all": held, "more": held + 1}[part]
         options = {"account": party, "amount_micro": amount, "destination": "iban"}
-        self.attempt(NotAllowed, accounts.withdraw, OPERATOR, **options)
-        self.attempt(InvalidInput, accounts.withdraw, OPERATOR, **options | {"account": FUND})
+        self.attempt(NotAllowed, payouts.request, OPERATOR, **options)
+        self.attempt(InvalidInput, payouts.request, OPERATOR, **options | {"account": FUND})
         refused = InvalidInput if amount < 1 else InvalidTransfer if amount > held else None
-        self.attempt(refused, accounts.withdraw, caller(party), **options)
+        self.attempt(refused, payouts.request, caller(party), **options)
         if refused is None:
-            self.move(party, OUTSIDE, amount)
+            self.move(party, PAYOUTS, amount)
 
     # -- the buyer ---------------------------------------------------------------------------------
 

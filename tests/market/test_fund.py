@@ -15,6 +15,7 @@ from fedbourse.market import (
     buying,
     clock,
     drift,
+    payouts,
     price_discovery,
     selling,
     training,
@@ -36,6 +37,7 @@ COMMANDS = {
         buying,
         clock,
         drift,
+        payouts,
         price_discovery,
         selling,
         training,
@@ -84,7 +86,9 @@ def arguments(parameters, trading, who, task, owners) -> dict:
         "task_id": task.id,
         "task": task,
         "card": task.card,
-        "payments": SimpleNamespace(received=lambda reference: (FUND, 5)),
+        "received": accounts.Received("one", FUND, 5),
+        "payout_id": "0" * 24,
+        "inquiry": payouts.Inquiry(0, paid=False),
         "account": FUND,
         "holder": FUND,
         "owner": FUND,
@@ -94,7 +98,6 @@ def arguments(parameters, trading, who, task, owners) -> dict:
         "line": next(iter(trading.lines(task.id)), None),
         "amount_micro": 1,
         "destination": "iban",
-        "reference": "one",
         "reason": "late",
         "tick": task.tick,
         "budget": 1.0,
@@ -140,7 +143,7 @@ def debits(unit) -> list:
 
 def test_there_are_commands_of_every_kind() -> None:
     assert len(COMMANDS) > 25
-    for name in ("accounts.withdraw", "buying.cancel", "selling.submit_plan", "clock.move_on"):
+    for name in ("payouts.request", "buying.cancel", "selling.submit_plan", "clock.move_on"):
         assert name in COMMANDS
 
 
@@ -187,7 +190,7 @@ def test_nobody_can_be_the_fund(world) -> None:
         trading.do(buying.create, Caller(FUND, frozenset(SCOPES)), card())
     with pytest.raises(InvalidInput, match="a party is"):
         trading.do(
-            accounts.withdraw,
+            payouts.request,
             Caller(FUND, frozenset(SCOPES)),
             account=FUND,
             amount_micro=1,
@@ -202,7 +205,7 @@ def test_money_comes_into_the_fund_by_the_rule_alone(world) -> None:
     assert {entry.id for entry in entries} == {f"{tasks[0].id}/fund"}
     bank = SimpleNamespace(received=lambda reference: (FUND, 5))
     with pytest.raises(InvalidInput, match="a party is"):
-        trading.do(accounts.deposit, OPERATOR, bank, reference="one")
+        trading.do(accounts.deposit, OPERATOR, accounts.look_up(OPERATOR, bank, "one"))
 
 
 def test_the_market_says_where_its_fund_pays_to(world) -> None:

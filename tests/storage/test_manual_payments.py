@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from fedbourse.errors import CannotWrite, InvalidFile, NotFound
-from fedbourse.market.task import Payout
+from fedbourse.market.payouts import Payout
 from fedbourse.storage import manual_payments
 from fedbourse.storage.manual_payments import ManualPayments
 from fedbourse.units import MicroCredits
@@ -121,6 +121,7 @@ def test_a_payout_is_written_once_whoever_asks(tmp_path) -> None:
         payments.pay(payout("a"))
         payments.pay(payout("b", 1))
     assert [row["id"] for row in paid(tmp_path)] == ["a", "b"]
+    assert [ManualPayments(tmp_path).has_paid(name) for name in "abc"] == [True, True, False]
     assert paid(tmp_path)[0] == {
         "id": "a",
         "party": "owner:ann",

@@ -110,7 +110,7 @@ def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
             lambda: unit.decide_line("none", ANN, "signed"),
             lambda: unit.deliver("none", ANN, answered=1, earned=1),
             lambda: unit.earn("none", ANN, 1),
-            lambda: unit.mark_sent("none", at_ms=1),
+            lambda: unit.payout("none"),
             lambda: unit.revoke_token("none", at_ms=1),
         ):
             with pytest.raises(NotFound):

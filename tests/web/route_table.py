@@ -115,6 +115,12 @@ TABLE: dict[tuple[str, str], Entry] = {
         "owner's device",
         lambda world: f"/v1/accounts/{world.ann.name}/statement",
     ),
+    ("GET", "/v1/accounts/{party}/payouts"): Entry(
+        ITS_OWNER | OPERATOR,
+        "owner's device",
+        lambda world: f"/v1/accounts/{world.ann.name}/payouts",
+    ),
+    ("GET", "/v1/payouts"): Entry(OPERATOR, "operator", at("/v1/payouts")),
     ("GET", "/v1/accounts"): Entry(READERS, "auditor", at("/v1/accounts")),
     ("GET", "/v1/transfers"): Entry(READERS, "auditor", at("/v1/transfers")),
     ("GET", "/v1/tokens"): Entry(READERS, "operator", at("/v1/tokens")),
@@ -186,6 +192,15 @@ TABLE: dict[tuple[str, str], Entry] = {
         at("/v1/withdrawals"),
         lambda world: {"party": "buyer:acme", "amount_micro": 7, "destination": "home"},
         201,
+    ),
+    ("POST", "/v1/payouts/{payout}/confirm"): Entry(
+        OPERATOR, "operator", lambda world: f"/v1/payouts/{world.sent[0]}/confirm", nothing
+    ),
+    ("POST", "/v1/payouts/{payout}/return"): Entry(
+        OPERATOR,
+        "operator",
+        lambda world: f"/v1/payouts/{world.sent[1]}/return",
+        lambda world: {"reason": "no such account"},
     ),
 }
 ROUTES = sorted(TABLE)

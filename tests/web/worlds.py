@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from sqlalchemy import select
 
 from fedbourse.errors import NotFound
-from fedbourse.market import access, buying, selling, training
+from fedbourse.market import access, buying, payouts, selling, training
 from fedbourse.market.parties import Device
 from fedbourse.market.task import State
 from fedbourse.storage.schema import metadata
@@ -55,6 +55,9 @@ class Bank:
 
     def pay(self, payout):
         self.paid.append(payout)
+
+    def has_paid(self, payout):
+        return payout in [each.id for each in self.paid]
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ class World:
         assert [getattr(self, name).state.value for name in STATES] == list(STATES)
         assert self.second_draft.id != self.draft.id
         assert self.enrolment != self.token_id
+        assert len(self.sent) == 2
         return self
 
     @cached_property
@@ -235,6 +239,14 @@ class World:
                 self.market, unit, None, holder="buyer:leaver", scopes=["buyer"]
             )
         return token.id
+
+    @cached_property
+    def sent(self):
+        """The ids of two pay-outs that were sent."""
+        asked = {"account": BUYER.party, "amount_micro": 3, "destination": "home"}
+        made = [self.trading.do(payouts.request, BUYER, **asked).id for _ in range(2)]
+        payouts.hand_over(self.market, self.store, self.bank)
+        return made
 
     @cached_property
     def enrolment(self):

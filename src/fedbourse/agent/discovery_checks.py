@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Refused
+from fedbourse.units import amount_text
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import least_pay
 
@@ -28,6 +29,15 @@ def same(what: str, theirs: object, own: object) -> None:
     """Refuse two records that should be one."""
     if theirs != own:
         raise Refused("differs", f"{what}: the market says {theirs}, this device {own}")
+
+
+def same_amount(what: str, theirs: object, own: int) -> None:
+    """Refuse two amounts of money that should be one."""
+    if theirs != own:
+        raise Refused(
+            "differs",
+            f"{what}: the market says {amount_text(theirs)}, this device {amount_text(own)}",
+        )
 
 
 def check_replies(deal: Deal, mine: Document, *, open_tick: int | None) -> str:
@@ -78,13 +88,13 @@ def check_prices(deal: Deal, events: Sequence[Document], terms: Mapping[str, Any
     if terms["payment_micro"] < least:
         raise Refused(
             "differs",
-            f"the pay is {terms['payment_micro']} micro-credits; at the price of tick {reply.tick} "
-            f"it is at least {least}",
+            f"the pay is {amount_text(terms['payment_micro'])}; at the price of tick {reply.tick} "
+            f"it is at least {amount_text(least)}",
         )
     return (
         f"{len(deal.replies)} offers are in the log as they were announced; the pay of "
-        f"{terms['payment_micro']} micro-credits is at least {least}, the price of tick "
-        f"{reply.tick}"
+        f"{amount_text(terms['payment_micro'])} is at least {amount_text(least)}, the price of "
+        f"tick {reply.tick}"
     )
 
 

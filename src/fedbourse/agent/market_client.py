@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import FedbourseError, NotSignedIn, Refused
+from fedbourse.units import amount_text
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
@@ -168,8 +169,8 @@ class MarketClient:
         if terms["payment_micro"] < least:
             raise Refused(
                 "price",
-                f"the pay is {terms['payment_micro']} micro-credits; at the price that was "
-                f"announced at tick {reply.tick} it is at least {least}",
+                f"the pay is {amount_text(terms['payment_micro'])}; at the price that was "
+                f"announced at tick {reply.tick} it is at least {amount_text(least)}",
             )
         if digest(terms) != offered["digest"]:
             raise Refused("changed-terms", "the terms have not the hash that the market shows")

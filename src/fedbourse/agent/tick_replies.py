@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.agent.deals import Reply
 from fedbourse.errors import InvalidInput, Refused
 from fedbourse.game import activity
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number, whole_number
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text, number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,8 +57,8 @@ class Announcement:
         if self.reward_micro != last.reward_micro:
             raise Refused(
                 "offer",
-                f"the reward is {self.reward_micro} micro-credits now, and was "
-                f"{last.reward_micro} before; it is fixed once it is announced",
+                f"the reward is {amount_text(self.reward_micro)} now, and was "
+                f"{amount_text(last.reward_micro)} before; it is fixed once it is announced",
             )
         same = (self.offer, self.tick, self.total_budget) == (
             last.offer,

@@ -11,8 +11,10 @@ from fedbourse.agent.discovery_checks import (
     check_prices,
     check_replies,
     same,
+    same_amount,
 )
 from fedbourse.errors import FedbourseError, Refused
+from fedbourse.units import amount_text
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.keys import verified
 
@@ -79,12 +81,10 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
         signed = both["terms"]
         if not verified(client.market.key, canonical(signed), both["market_signature"]):
             raise Refused("differs", "the market's signature of the terms is not its own")
-        same("the payment", line["payment_micro"], signed["payment_micro"])
+        same_amount("the payment", line["payment_micro"], signed["payment_micro"])
         same("the line's hash", line["leaf"], signed["previous"])
         same("the device's signature", line["signature"], both["signature"])
-        return (
-            f"{signed['budget']:.6g} rho for {signed['payment_micro']} micro-credits, both signed"
-        )
+        return f"{signed['budget']:.6g} rho for {amount_text(signed['payment_micro'])}, both signed"
 
     def own_receipts() -> str:
         if not receipts:
@@ -120,8 +120,8 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
             most = deal.payment if receipts else theirs
         # At its end a task may share what others did not deliver.
         if deal.card.unearned != "share" or task["state"] not in TASK_ENDED or theirs < most:
-            same("what was earned", theirs, most)
-        return f"{theirs} micro-credits on both sides"
+            same_amount("what was earned", theirs, most)
+        return f"{amount_text(theirs)} on both sides"
 
     checks = [
         ("own card", card),

@@ -58,10 +58,9 @@ class EmbeddedMarket:
         }
         with (self._folder / RECEIVED).open("a", encoding="utf-8") as file:
             file.write(json.dumps(payment) + "\n")
+        received = accounts.look_up(buyer, self._payments, payment["reference"])
         with self.store.begin() as unit:
-            accounts.deposit(
-                self.market, unit, buyer, self._payments, reference=payment["reference"]
-            )
+            accounts.deposit(self.market, unit, buyer, received)
 
     def enrol(self, owners: Iterable[str]) -> list[EnrolledDevice]:
         """Enrol a device of each owner, with a key of its own."""

@@ -20,7 +20,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
-from fedbourse.market.service import Market
+from fedbourse.market.service import Market, PayoutLimits
+from fedbourse.units import credits_text
 from fedbourse.web.settings import Settings
 from fedbourse.wire.address import loopback
 from fedbourse.wire.plain_text import plain_text
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     import uvicorn
     from starlette.types import ASGIApp
+
+    from fedbourse.wire.keys import SigningKey
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")
 _LOCK, _DATABASE, _DEMO = "serve.lock", "market.db", "demo.json"
@@ -71,6 +74,10 @@ class MarketSettings:
     """Make another operator's token: for an operator who has lost its own."""
     fund_pays_to: str = Market.fund_pays_to
     """Whom the fund of unearned pay is paid out to, as everybody reads it."""
+    least_withdrawal_micro: int = 10_000
+    """The smallest withdrawal."""
+    payouts_per_day: int = 10
+    """How often each account may withdraw within 24 hours."""
     demo: bool = False
     """A market that fills itself with made-up tasks, on this machine alone."""
 
@@ -98,6 +105,13 @@ class MarketSettings:
                 f"out to; found {len(self.fund_pays_to.strip())}"
             )
         plain_text("fund_pays_to", self.fund_pays_to)
+        if self.least_withdrawal_micro < 1:
+            raise InvalidInput(
+                "least_withdrawal must be at least 0.000001 credits; found "
+                f"{credits_text(self.least_withdrawal_micro)}"
+            )
+        if self.payouts_per_day < 1:
+            raise InvalidInput(f"payouts_per_day must be at least 1; found {self.payouts_per_day}")
         for host in self.public_hosts:
             if not _HOST.fullmatch(host):
                 raise InvalidInput(f"a public host is HOST or HOST:PORT; found {host!r:.80}")
@@ -128,6 +142,11 @@ class MarketSettings:
         ):
             if asked:
                 raise InvalidInput(f"a demonstration has no use for {name}; leave that out")
+
+    def market(self, key: SigningKey) -> Market:
+        """Return the market with this key and these settings."""
+        limits = PayoutLimits(least_micro=self.least_withdrawal_micro, per_day=self.payouts_per_day)
+        return Market(key, fund_pays_to=self.fund_pays_to, payout_limits=limits)
 
     def url(self, port: int) -> str:
         """Return the address at which a port is served."""

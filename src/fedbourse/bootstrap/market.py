@@ -31,9 +31,8 @@ from fedbourse.bootstrap.machine import (
 )
 from fedbourse.dashboard.app import add_dashboard
 from fedbourse.errors import BooksDiffer, FedbourseError, InvalidFile
-from fedbourse.market import accounts, clock
+from fedbourse.market import clock, payouts
 from fedbourse.market.access import issue_token
-from fedbourse.market.service import Market
 from fedbourse.storage import SqlStore
 from fedbourse.storage.manual_payments import ManualPayments
 from fedbourse.web.app import create_app
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedbourse.market.ports import Payments, Store
+    from fedbourse.market.service import Market
 
 __all__ = ["Alarm", "MarketSettings", "Ready", "WakesClock", "running_clock", "serve_market"]
 
@@ -90,7 +90,7 @@ def serve_market(
         port = listener.getsockname()[1]
         with SqlStore(settings.database_url) as store:
             key = market_key(settings.folder, store)
-            market = Market(key, fund_pays_to=settings.fund_pays_to)
+            market = settings.market(key)
             check_books(store)
             anew = settings.new_operator_token
             token = operator_token(settings.folder, market, store, anew=anew)
@@ -183,7 +183,6 @@ def running_clock(
         purged_s = -math.inf
         while not stop.is_set():
             _try("deadlines", said, look_at_all)
-            _try("payouts", said, lambda: accounts.hand_over(market, store, payments))
             if time.monotonic() - purged_s >= _PURGE_S and _try("purge", said, purge):
                 purged_s = time.monotonic()
             looked_s = time.monotonic()
@@ -196,14 +195,41 @@ def running_clock(
                 elif rested:
                     break
 
-    thread = threading.Thread(target=tick, name="market-clock")
-    thread.start()
+    threads = [
+        threading.Thread(target=tick, name="market-clock"),
+        threading.Thread(
+            target=_pay_out, args=(market, store, payments, stop), name="market-payouts"
+        ),
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         stop.set()
         alarm.ring()
-        thread.join()
+        for thread in threads:
+            thread.join()
+
+
+def _pay_out(market: Market, store: Store, payments: Payments, stop: threading.Event) -> None:
+    """Go through the queue of pay-outs: in a thread of its own, since a bank may be slow."""
+    said: dict[str, str] = {}
+    interrupted = True  # what was here before may have been killed
+
+    def look() -> None:
+        nonlocal interrupted
+        if interrupted:
+            payouts.take_up(market, store)
+        interrupted = True
+        done = payouts.hand_over(market, store, payments)
+        interrupted = False
+        if done.failure is not None:
+            raise done.failure
+
+    while not stop.is_set():
+        _try("payouts", said, look)
+        stop.wait(_TICK_S)
 
 
 def _try(name: str, said: dict[str, str], work: Callable[[], object]) -> bool:
@@ -272,7 +298,7 @@ def _work(
     try:
         with SqlStore(settings.database_url) as store:
             key = SigningKey.load(settings.folder / _KEY)
-            market = Market(key, fund_pays_to=settings.fund_pays_to)
+            market = settings.market(key)
             _end_with(parent)
             _run(settings, market, store, sockets[0], on_start=on_start)
     except FedbourseError as error:

@@ -51,9 +51,12 @@ def deposit(
     if as_json:
         print_json(done)
         return
+    amount = f"{credits_text(done['amount_micro'])} credits for {done['party']}"
+    if done["claimed_before"]:
+        amount += f" were claimed before, on {moment(done['claimed_ms'])} UTC; nothing was added"
     print_line(
-        f"{done['reference']}: {credits_text(done['amount_micro'])} credits for {done['party']}, "
-        f"who now has {credits_text(done['balance_micro'])}"
+        f"{done['reference']}: {amount}; the account holds "
+        f"{credits_text(done['balance_micro'])} credits"
     )
 
 
@@ -88,8 +91,9 @@ def withdraw(
         print_json(done)
         return
     print_line(
-        f"withdrawal {done['id']}: {credits_text(done['amount_micro'])} credits are on their way, "
-        f"and {done['party']} has {credits_text(done['balance_micro'])} left"
+        f"pay-out {done['id']}: {credits_text(done['amount_micro'])} credits are on their way, "
+        f"and {done['party']} has {credits_text(done['balance_micro'])} left; see how far it is "
+        "with fedbourse account payouts"
     )
 
 
@@ -116,8 +120,11 @@ def balance(
         held = connection.get(account_path(party or own_party(connection)))
     if as_json:
         print_json(held)
-    else:
-        print_facts({held["party"]: f"{credits_text(held['balance_micro'])} credits"})
+        return
+    facts = {held["party"]: f"{credits_text(held['balance_micro'])} credits"}
+    if held["leaving_micro"]:
+        facts["on its way out"] = f"{credits_text(held['leaving_micro'])} credits"
+    print_facts(facts)
 
 
 @account_app.command
@@ -146,6 +153,55 @@ def statement(
         print_json({"party": account, "entries": entries})
     else:
         _print_statement(account, entries)
+
+
+@account_app.command
+def payouts(
+    party: str | None = None, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False
+) -> None:
+    """List an account's pay-outs and where each of them is, newest first.
+
+    Examples:
+
+        fedbourse account payouts
+
+        fedbourse account payouts owner:ann --token-file operator.token --json
+
+    Parameters
+    ----------
+    party
+        Whose, such as owner:ann; by default your own.
+    as_json
+        Print one JSON document.
+    """
+    with server.connect() as connection:
+        account = party or own_party(connection)
+        path = f"{account_path(account)}/payouts"
+        found = list(pages(connection, path, "payouts", cursor="before"))
+    if as_json:
+        print_json({"party": account, "payouts": found})
+    else:
+        print_payouts(found)
+
+
+def print_payouts(payouts: list[dict[str, Any]]) -> None:
+    """Print pay-outs with their states."""
+    print_table(
+        ("requested (UTC)", "pay-out", "whose", "credits", "state", "since (UTC)", "where to, why"),
+        [
+            (
+                moment(payout["at_ms"], seconds=False),
+                payout["id"],
+                payout["party"],
+                credits_text(payout["amount_micro"]),
+                payout["state"],
+                moment(payout["changed_ms"], seconds=False),
+                payout["destination"] + (f" ({payout['note']})" if payout["note"] else ""),
+            )
+            for payout in payouts
+        ],
+        left="where to, why",
+    )
 
 
 def own_party(connection: Connection) -> str:

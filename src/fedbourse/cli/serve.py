@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.server_options import plain, print_json
-from fedbourse.units import whole_number
+from fedbourse.units import micro_credits, whole_number
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,6 +34,12 @@ def serve(
     fund_pays_to: Annotated[
         str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_FUND_PAYS_TO")
     ] = None,
+    least_withdrawal: Annotated[
+        str, Parameter(group=_MARKET, env_var="FEDBOURSE_LEAST_WITHDRAWAL")
+    ] = "0.01",
+    payouts_per_day: Annotated[
+        Whole, Parameter(group=_MARKET, env_var="FEDBOURSE_PAYOUTS_PER_DAY")
+    ] = 10,
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
     port: Annotated[Whole, Parameter(group=_NETWORK)] = 8417,
     workers: Annotated[Whole, Parameter(group=_NETWORK)] = 1,
@@ -83,6 +89,10 @@ def serve(
         Whom the fund is paid out to, in words: the fund takes the pay of rounds that devices did
         not deliver. Everybody reads it on the market's page, and each task pins it when it opens.
         Without it the money stays in the fund, out of which no command takes any.
+    least_withdrawal
+        The smallest withdrawal, in credits: each costs you a payment.
+    payouts_per_day
+        How often each account may withdraw within 24 hours.
     host
         The address to listen on. One that can be reached from elsewhere needs TLS, or a proxy.
     port
@@ -120,6 +130,8 @@ def serve(
         public_hosts=tuple(public_host or ()),
         access_log=access_log,
         new_operator_token=new_operator_token,
+        least_withdrawal_micro=micro_credits(least_withdrawal),
+        payouts_per_day=whole_number("payouts_per_day", payouts_per_day, at_least=1),
         demo=demo,
     )
     if fund_pays_to is not None:

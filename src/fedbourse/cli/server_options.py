@@ -171,12 +171,19 @@ def _me(connection: Connection) -> str:
 
 
 def account_path(account: str) -> str:
-    """Return the path of an account: a party's, a task's escrow, or the fund."""
-    if account == "fund":
-        return "/v1/accounts/fund"
+    """Return the path of an account: a party's, a task's escrow, the fund, or that of pay-outs."""
+    if account in ("fund", "payouts"):
+        return f"/v1/accounts/{account}"
     if account.startswith("escrow:") and _TASK.fullmatch(account.removeprefix("escrow:")):
         return f"/v1/accounts/{account}"
     return f"/v1/accounts/{party_named(account)}"
+
+
+def payout_path(payout: str) -> str:
+    """Return the path of a pay-out."""
+    if not _TASK.fullmatch(payout):
+        raise InvalidInput(f"PAYOUT must be the 24 digits of a pay-out's id; found {payout!r:.60}")
+    return f"/v1/payouts/{payout}"
 
 
 def party_named(name: str, *, kind: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -52,6 +53,7 @@ def _own_page(
     status: int = 200,
     errors: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
+    claimed_ms: int | None = None,
 ) -> Response:
     def read(view: View) -> dict[str, Any]:
         found = view.bought_tasks(limit=_TASKS_MAX)
@@ -74,6 +76,7 @@ def _own_page(
         status=status,
         errors=errors or {},
         values=values or {},
+        claimed_ms=claimed_ms,
         **visit.read(read),
     )
 
@@ -83,11 +86,9 @@ def deposit(visit: Buyer) -> Response:
     """Claim money that came in."""
     try:
         reference = visit.form(Claim).reference
-
-        visit.write(
-            lambda unit, caller: accounts.deposit(
-                visit.market, unit, caller, visit.service.payments, reference=reference
-            )
+        received = accounts.look_up(visit.caller, visit.service.payments, reference)
+        done = visit.write(
+            lambda unit, caller: asdict(accounts.deposit(visit.market, unit, caller, received))
         )
     except InvalidForm as error:
         return _own_page(visit, status=422, errors=error.errors, values=error.values)
@@ -97,6 +98,8 @@ def deposit(visit: Buyer) -> Response:
         said = visit.fields.get("reference", [""])[0]
         errors, values = {"reference": str(error)}, {"reference": said}
         return _own_page(visit, status=error.http_status, errors=errors, values=values)
+    if done["claimed_before"]:
+        return _own_page(visit, claimed_ms=done["claimed_ms"], values={"reference": reference})
     return redirect("/buy")
 
 

@@ -14,8 +14,9 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
-from fedbourse.errors import InvalidInput, InvalidTransfer
-from fedbourse.market import accounts
+from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
+from fedbourse.ledger import OUTSIDE
+from fedbourse.market import accounts, payouts
 from fedbourse.market.service import FUND
 from fedbourse.units import micro_credits
 from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 ROWS = 50
+PAYOUT_ROWS = 10
+"""How many of an account's newest pay-outs a page shows."""
 _PAGES_LIGHT = 20
 """Pages further back are computed at length: all that is newer is summed up."""
 _ESCROWS = 100
@@ -77,7 +80,7 @@ def withdraw(visit: Mover) -> Response:
     try:
         made = visit.write(
             lambda unit, caller: asdict(
-                accounts.withdraw(
+                payouts.request(
                     visit.market,
                     unit,
                     caller,
@@ -87,10 +90,9 @@ def withdraw(visit: Mover) -> Response:
                 )
             )
         )
-    except InvalidInput as error:
+    except (InvalidInput, Conflict) as error:
         short = isinstance(error, InvalidTransfer)
-        about = "amount" if short else str(error).partition(" ")[0].removesuffix("_micro")
-        at = about if about in _said(form) else "form"
+        at = "destination" if str(error).startswith("destination") else "amount"
         return _statement(
             visit,
             visit.caller.party,
@@ -148,7 +150,13 @@ def _statement(
     def read(view: View) -> dict[str, Any]:
         rows, count = view.last_entries(party, page=number, rows=ROWS)
         words = [asdict(row) | {"entry": row.entry} | _words(row.entry) for row in rows]
-        return {"rows": words, "count": count, "balance": view.balance(party)}
+        shows_payouts = party == visit.caller.party or visit.may("operator")
+        return {
+            "rows": words,
+            "count": count,
+            "balance": view.balance(party),
+            "payouts": view.payouts(party, limit=PAYOUT_ROWS) if shows_payouts else [],
+        }
 
     with visit.at_length() if number > _PAGES_LIGHT else nullcontext():
         found = visit.read(read)
@@ -167,6 +175,7 @@ def _statement(
         errors=errors or {},
         values=values or {},
         movable=visit.caller.party == party and visit.may(*accounts.MOVERS),
+        limits=visit.market.payout_limits,
         **found,
     )
 
@@ -179,6 +188,8 @@ def _words(entry: Entry) -> dict[str, Any]:
         what = "deposit"
     elif entry.id.startswith("withdrawal/"):
         what = "withdrawal"
+    elif entry.id.startswith("payout/"):
+        what = "pay-out confirmed" if entry.target == OUTSIDE else "pay-out returned"
     elif held is None:
         what = entry.memo
     elif entry.target == held:

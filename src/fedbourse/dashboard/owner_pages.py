@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
 from fedbourse.dashboard.epsilon_table import epsilon_table
+from fedbourse.dashboard.ledger_pages import PAYOUT_ROWS
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
 from fedbourse.market.lifecycle import ENDED, LIFE, Command
@@ -78,6 +79,7 @@ def own_page(visit: Owner, before: Before = "") -> Response:
             "older": found[ROWS - 1].id if len(found) > ROWS else None,
             "balance": view.balance(),
             "earned": view.earned(),
+            "payouts": view.payouts(visit.caller.party, limit=PAYOUT_ROWS),
             "loss": loss,
         }
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from fedbourse.dashboard.forms import CSRF, KEY
 from fedbourse.dashboard.static_files import StaticFiles
-from fedbourse.dashboard.words import FILTERS, STATE_WORDS
+from fedbourse.dashboard.words import FILTERS, PAYOUT_WORDS, STATE_WORDS
 from fedbourse.market.log_summary import out_words
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def _look() -> _Look:
         form_fields=form_fields,
         nav=NAV,
         state_words=STATE_WORDS,
+        payout_words=PAYOUT_WORDS,
         out_words=out_words,
     )
     return _Look(files, environment)

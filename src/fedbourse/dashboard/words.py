@@ -31,6 +31,15 @@ STATE_WORDS = {
 }
 
 
+PAYOUT_WORDS = {
+    "requested": "the market hands it over soon",
+    "sent": "handed over to the market's bank",
+    "confirmed": "it has arrived",
+    "failed": "the market tries again by itself",
+    "returned": "the money is back on the account",
+}
+
+
 def credits(micro: int | None) -> str:
     """Return micro-credits as credits, without decimals that say nothing.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import InvalidTransfer
-from fedbourse.units import MicroCredits
+from fedbourse.units import MicroCredits, credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,8 +63,8 @@ class Book:
         balance = self._balances[transfer.source]
         if transfer.source != OUTSIDE and balance < transfer.amount:
             raise InvalidTransfer(
-                f"account {transfer.source!r} holds {balance} micro-credits, less than the "
-                f"{transfer.amount} to move"
+                f"account {transfer.source!r} holds {credits_text(balance)} credits, less than "
+                f"the {credits_text(transfer.amount)} to move"
             )
         self._transfers[transfer.id] = transfer
         self._balances[transfer.source] -= transfer.amount

@@ -1,23 +1,21 @@
-"""Money in and out: a payment adapter vouches for deposits and carries out withdrawals."""
+"""Money that comes in, which a payment adapter vouches for, and who may see an account."""
 
 from __future__ import annotations
 
 import re
-import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import InvalidInput, NotAllowed
+from fedbourse.errors import FedbourseError, InvalidInput
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market.parties import party
 from fedbourse.market.service import FUND
-from fedbourse.market.task import Payout
-from fedbourse.units import MicroCredits, whole_number
-from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from fedbourse.market.parties import Caller, Scope
-    from fedbourse.market.ports import Payments, Store, Unit
+    from fedbourse.market.ports import Payments, Unit
     from fedbourse.market.service import Market
+    from fedbourse.units import MicroCredits
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 AMOUNT_MICRO_MAX = 2**53 - 1
@@ -25,65 +23,68 @@ MOVERS: tuple[Scope, ...] = ("buyer", "owner", "operator")
 """An auditor's token changes nothing, whosever it is."""
 
 
-def deposit(
-    market: Market, unit: Unit, caller: Caller, payments: Payments, *, reference: str
-) -> tuple[str, MicroCredits]:
-    """Credit money that came in with a reference, once; return whose account, and how much."""
+@dataclass(frozen=True)
+class Received:
+    """Money that came in from outside, as the payment adapter vouches for it."""
+
+    reference: str
+    account: str
+    amount: MicroCredits
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """Money that was credited."""
+
+    received: Received
+    claimed_ms: int
+    claimed_before: bool
+    """Whether it had been credited already, so that nothing was added this time."""
+    balance: MicroCredits
+    """What the account holds with it."""
+
+
+def look_up(caller: Caller, payments: Payments, reference: str) -> Received | FedbourseError:
+    """Ask the payment adapter what came in with a reference; no transaction may be open.
+
+    Its refusal is returned for ``deposit`` to raise, so that a request that was carried out before
+    is answered as it was then, whatever the adapter says by now.
+    """
     caller.require(*MOVERS)
     if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
         raise InvalidInput(
             "a reference has up to 100 letters, digits, dots, colons and dashes; "
             f"found {reference!r:.80}"
         )
-    account, amount = payments.received(reference)
-    if caller.party != account:
-        caller.require("operator")
-    route = OUTSIDE, party(account)
-    market.pay(unit, f"deposit/{reference}", route, amount, f"deposit {reference}")
-    return account, amount
+    try:
+        account, amount = payments.received(reference)
+    except FedbourseError as refusal:
+        return refusal
+    return Received(reference, account, amount)
 
 
-def withdraw(
-    market: Market,
-    unit: Unit,
-    caller: Caller,
-    *,
-    account: str,
-    amount_micro: int,
-    destination: str,
-) -> Payout:
-    """Take money out of an account; the payment adapter hands it over soon after."""
+def deposit(
+    market: Market, unit: Unit, caller: Caller, received: Received | FedbourseError
+) -> Deposit:
+    """Credit money that came in, once for each reference; say when that was."""
     caller.require(*MOVERS)
-    if caller.party != party(account):
-        raise NotAllowed(f"only {account} takes money out of its account; found {caller.party}")
-    amount = whole_number("amount_micro", amount_micro, at_least=1)
-    if amount > AMOUNT_MICRO_MAX:
-        raise InvalidInput(f"amount_micro must be below 2^53; found {amount}")
-    if not isinstance(destination, str) or not 1 <= len(destination.strip()) <= 200:
-        raise InvalidInput("destination must say where the money goes, in up to 200 characters")
-    plain_text("destination", destination)
-    payout = Payout(
-        id=secrets.token_hex(12),
-        party=account,
-        amount=MicroCredits(amount),
-        destination=destination,
-        at_ms=market.now_ms(),
+    if isinstance(received, FedbourseError):
+        raise received
+    if caller.party != received.account:
+        caller.require("operator")
+    id, memo = f"deposit/{received.reference}", f"deposit {received.reference}"
+    is_new = market.pay(unit, id, (OUTSIDE, party(received.account)), received.amount, memo)
+    return Deposit(
+        received,
+        claimed_ms=unit.entry(id).at_ms,
+        claimed_before=not is_new,
+        balance=unit.balance(received.account),
     )
-    route = account, OUTSIDE
-    market.pay(unit, f"withdrawal/{payout.id}", route, amount, f"withdrawal {payout.id}")
-    unit.add_payout(payout)
-    return payout
 
 
-def hand_over(market: Market, store: Store, payments: Payments, *, limit: int = 100) -> int:
-    """Give payouts that left the books to the adapter; what a crash left undone is done again."""
-    with store.read() as unit:
-        waiting = unit.unsent_payouts(limit=limit)
-    for payout in waiting:
-        payments.pay(payout)
-        with store.begin() as unit:
-            unit.mark_sent(payout.id, at_ms=market.now_ms())
-    return len(waiting)
+def balance(unit: Unit, caller: Caller) -> MicroCredits:
+    """Return what the caller's own account holds."""
+    return unit.balance(caller.party)
 
 
 def may_see(caller: Caller, account: str) -> None:

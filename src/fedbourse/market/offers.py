@@ -178,5 +178,5 @@ def micro_credits_of(amount: float) -> MicroCredits:
         raise InvalidGame(f"reward must be at most {REWARD_MAX:g} credits; found {amount:g}")
     reward = MicroCredits(round(amount * MICRO_CREDITS_PER_CREDIT))
     if reward < 1:
-        raise InvalidGame(f"reward must be at least one micro-credit, 0.000001; found {amount:g}")
+        raise InvalidGame(f"reward must be at least 0.000001 credits; found {amount:g}")
     return reward

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedbourse.ledger import Transfer
     from fedbourse.market.log import Event
     from fedbourse.market.parties import Device, Enrolment, Token
+    from fedbourse.market.payouts import Payout, PayoutStep
     from fedbourse.market.task import (
         Answer,
         ClosedRound,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         Line,
         LineState,
         Mark,
-        Payout,
         RefusedAnswer,
         Response,
         Round,
@@ -261,12 +261,15 @@ class Rounds(Protocol):
 class Books(Protocol):
     """Money. Transfers are only ever added."""
 
-    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> None:
-        """Move money, all or nothing.
+    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> int:
+        """Move money, all or nothing; return how many of the transfers are new.
 
         A transfer that was posted before with the same content does nothing; with other content,
         or where an account would be overdrawn, it raises ``InvalidTransfer``.
         """
+
+    def entry(self, transfer: str) -> Entry:
+        """Return a transfer by its id, or raise ``NotFound``."""
 
     def balance(self, account: str) -> MicroCredits:
         """Return what an account holds; 0 where there is none."""
@@ -298,14 +301,42 @@ class Books(Protocol):
     def moved(self, transfers: Collection[str]) -> dict[str, MicroCredits]:
         """Return the amounts of those of these transfers that were posted, by their ids."""
 
+
+class Payouts(Protocol):
+    """Money on its way out. The states that a pay-out has had are only ever added."""
+
     def add_payout(self, payout: Payout) -> None:
-        """Remember money that is to leave."""
+        """Store a new pay-out; a second one with its id raises ``Conflict``."""
 
-    def unsent_payouts(self, *, limit: int) -> list[Payout]:
-        """Return what has not been handed over yet."""
+    def payout(self, payout: str, *, lock: Lock = "none") -> Payout:
+        """Return a pay-out, or raise ``NotFound``."""
 
-    def mark_sent(self, payout: str, *, at_ms: int) -> None:
-        """Store that a payout was handed over."""
+    def save_payout(self, payout: Payout) -> None:
+        """Store how far a pay-out has come; whose, how much, where and when never change."""
+
+    def add_payout_step(self, step: PayoutStep) -> None:
+        """Store a state of a pay-out; a second one with its number raises ``Conflict``."""
+
+    def payout_steps(self, payout: str) -> list[PayoutStep]:
+        """Return the states that a pay-out has had, in order."""
+
+    def due_payouts(self, *, now_ms: int, limit: int) -> list[Payout]:
+        """Return those to be handed over by now, by id; none whose money has not left its party."""
+
+    def hurry_payouts(self, *, now_ms: int) -> None:
+        """Let those be due whose last attempt has not ended."""
+
+    def payouts(self, party: str, *, before: str | None = None, limit: int) -> list[Payout]:
+        """Return a party's pay-outs, newest first: those made before one."""
+
+    def open_payouts(self, *, after: str = "", limit: int) -> list[Payout]:
+        """Return those that are neither confirmed nor returned, by id."""
+
+    def count_payouts(self, party: str, *, after: str) -> int:
+        """Return how many pay-outs of a party have an id after this one."""
+
+    def leaving(self, party: str) -> MicroCredits:
+        """Return the sum of a party's pay-outs that are neither confirmed nor returned."""
 
 
 class Identities(Protocol):
@@ -361,7 +392,7 @@ class Identities(Protocol):
         """Forget what has expired, nonces and sessions, and responses kept before a moment."""
 
 
-class Unit(Tasks, Participation, Rounds, Books, Identities, Protocol):
+class Unit(Tasks, Participation, Rounds, Books, Payouts, Identities, Protocol):
     """One transaction."""
 
     def savepoint(self) -> AbstractContextManager[None]:
@@ -379,10 +410,13 @@ class Store(Protocol):
 
 
 class Payments(Protocol):
-    """Where a bank or payment provider goes."""
+    """Where a bank or payment provider goes; nobody calls it while a transaction is open."""
 
     def received(self, reference: str) -> tuple[str, MicroCredits]:
         """Return for whom money with this reference came in, and how much; or ``NotFound``."""
 
     def pay(self, payout: Payout) -> None:
         """Hand money over; doing it twice with one id must pay once."""
+
+    def has_paid(self, payout: str) -> bool:
+        """Say whether money was handed over under this id, also by an attempt that failed."""

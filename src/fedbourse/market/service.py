@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +45,16 @@ def _salt() -> str:
 
 
 @dataclass(frozen=True)
+class PayoutLimits:
+    """What the operator allows each account to withdraw; by default any amount, at any time."""
+
+    least_micro: int = 1
+    """The smallest withdrawal."""
+    per_day: int = sys.maxsize
+    """How many withdrawals within any 24 hours."""
+
+
+@dataclass(frozen=True)
 class Market:
     """One market: its key, its clock and its source of salts."""
 
@@ -52,6 +63,8 @@ class Market:
     salt: Callable[[], str] = field(default=_salt)
     fund_pays_to: str = "nobody yet: it stays in the account"
     """Whom the fund of unearned pay is paid out to, as the operator publishes it."""
+    payout_limits: PayoutLimits = field(default_factory=PayoutLimits)
+    """What the operator allows each account to withdraw."""
 
     def moment_in(self, seconds: float) -> int:
         """Return the moment this many seconds from now."""
@@ -71,9 +84,10 @@ class Market:
         unit.save_task(task)
         return task
 
-    def pay(self, unit: Unit, id: str, route: tuple[str, str], amount: int, memo: str) -> None:
-        """Move money once, from one account to another."""
-        unit.post([Transfer(id, *route, MicroCredits(amount), memo)], at_ms=self.now_ms())
+    def pay(self, unit: Unit, id: str, route: tuple[str, str], amount: int, memo: str) -> bool:
+        """Move money once, from one account to another; False where that was done before."""
+        transfer = Transfer(id, *route, MicroCredits(amount), memo)
+        return unit.post([transfer], at_ms=self.now_ms()) > 0
 
     @property
     def fund(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, per_owner, refuse_first
-from fedbourse.units import MicroCredits, whole_number
+from fedbourse.units import MICRO_CREDITS_MAX, MicroCredits, amount_text, whole_number
 
 if TYPE_CHECKING:
     from fedbourse.game.columns import IntArray
@@ -51,8 +51,10 @@ def settle(plans: object, *, reward: MicroCredits) -> IntArray:
 def proportional(read: Read, reward: MicroCredits) -> Payments:
     """Pay in proportion to budgets: the paper's compensation function."""
     total = whole_number("reward", reward, at_least=1)
-    if total >= 2**53:
-        raise InvalidGame(f"reward must be below 2^53 micro-credits; found {total}")
+    if total > MICRO_CREDITS_MAX:
+        raise InvalidGame(
+            f"reward must be at most {amount_text(MICRO_CREDITS_MAX)}; found {amount_text(total)}"
+        )
     everything, least = _exact_sum(read())
     if not everything:
         raise InvalidGame("a settlement needs at least one plan above 0; found none")

@@ -246,18 +246,6 @@ class ClosedRound:
 
 
 @dataclass(frozen=True)
-class Payout:
-    """A withdrawal that left the books and is on its way outside."""
-
-    id: str
-    party: str
-    amount: MicroCredits
-    destination: str
-    at_ms: int
-    sent_ms: int | None = None
-
-
-@dataclass(frozen=True)
 class Entry:
     """A transfer as the books hold it."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, NotAllowed, NotSignedIn
-from fedbourse.market import access, accounts, drift, views, what_if
+from fedbourse.market import access, accounts, drift, payouts, views, what_if
 from fedbourse.market.lifecycle import ACTIVE, ENDED
 from fedbourse.market.log_summary import summary_of
 from fedbourse.market.previews import preview
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedbourse.market.log import Event
     from fedbourse.market.log_summary import LogSummary
     from fedbourse.market.parties import Caller, Token
+    from fedbourse.market.payouts import Payout
     from fedbourse.market.ports import Unit
     from fedbourse.market.previews import Preview
     from fedbourse.market.service import Market
@@ -191,6 +192,19 @@ class View:
     def balance(self, account: str | None = None) -> MicroCredits:
         """Return what an account holds, the caller's own unless one is named."""
         return views.visible_balance(self._unit, self.known, account or self.known.party)
+
+    def leaving(self, account: str) -> MicroCredits:
+        """Return what has left an account and is not known to have arrived."""
+        self.balance(account)  # who may not see this may not see that
+        return self._unit.leaving(account)
+
+    def payouts(self, account: str, *, before: str | None = None, limit: int) -> list[Payout]:
+        """Return an account's pay-outs, newest first, to its party and the operator."""
+        return payouts.payouts_of(self._unit, self.known, account, before=before, limit=limit)
+
+    def payout_queue(self, *, after: str, limit: int) -> list[Payout]:
+        """Return all pay-outs that are neither confirmed nor returned, oldest first."""
+        return payouts.queue(self._unit, self.known, after=after, limit=limit)
 
     def fund(self) -> Document:
         """Return the fund as it is published now, and what it holds."""

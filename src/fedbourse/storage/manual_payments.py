@@ -26,7 +26,7 @@ from fedbourse.wire.json_body import read_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedbourse.market.task import Payout
+    from fedbourse.market.payouts import Payout
 
 RECEIVED, PAYOUTS = "received.jsonl", "payouts.jsonl"
 _SETTLED_NS = 2 * 10**9
@@ -110,6 +110,12 @@ class ManualPayments:
                 raise
             self._paid.add(payout.id)
             self._paid_size = size + len(line)
+
+    def has_paid(self, payout: str) -> bool:
+        """Say whether a payment was written down under this id."""
+        with self._payouts() as number:
+            self._read_paid(number)
+            return payout in self._paid
 
     @contextmanager
     def _payouts(self) -> Iterator[int]:

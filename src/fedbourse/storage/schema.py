@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -286,15 +287,38 @@ payouts = Table(
     _number("amount"),
     _text("destination"),
     _number("at_ms"),
-    _maybe_number("sent_ms"),
+    _name("state"),
+    _number("changed_ms"),
+    _text("note"),
+    _number("steps"),
+    _number("attempts"),
+    Column("trying", Boolean, nullable=False),
+    _number("due_ms"),
     CheckConstraint("amount > 0", name="amount"),
+    CheckConstraint(
+        "state IN ('requested', 'sent', 'confirmed', 'failed', 'returned')", name="state"
+    ),
+    Index("ix_payouts_party_id", "party", "id"),
+    sqlite_with_rowid=False,
 )
-Index(
-    "ix_payouts_unsent",
-    payouts.c.at_ms,
-    payouts.c.id,
-    sqlite_where=text("sent_ms IS NULL"),
-    postgresql_where=text("sent_ms IS NULL"),
+# Those that ended are many, and the queue never looks at them. Queries that say so in these very
+# words find the index.
+PAYOUT_WAITS = text("state IN ('requested', 'failed')")
+PAYOUT_IS_OPEN = text("state IN ('requested', 'failed', 'sent')")
+for _name_of, _those in (("waiting", PAYOUT_WAITS), ("open", PAYOUT_IS_OPEN)):
+    Index(f"ix_payouts_{_name_of}", payouts.c.id, sqlite_where=_those, postgresql_where=_those)
+
+payout_steps = Table(
+    "payout_steps",
+    metadata,
+    Column("payout", Name, ForeignKey("payouts.id"), nullable=False),
+    _number("number"),
+    _name("state"),
+    _number("at_ms"),
+    _text("note"),
+    PrimaryKeyConstraint("payout", "number"),
+    _not_negative("number"),
+    sqlite_with_rowid=False,
 )
 
 tokens = Table(

@@ -13,6 +13,7 @@ from fedbourse.storage.engine import open_database
 from fedbourse.storage.sql_books import SqlBooks
 from fedbourse.storage.sql_identities import SqlIdentities
 from fedbourse.storage.sql_participation import SqlParticipation
+from fedbourse.storage.sql_payouts import SqlPayouts
 from fedbourse.storage.sql_rounds import SqlRounds
 from fedbourse.storage.sql_tasks import SqlTasks
 from fedbourse.storage.upgrade import upgrade
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
-class SqlUnit(SqlTasks, SqlParticipation, SqlRounds, SqlBooks, SqlIdentities):
+class SqlUnit(SqlTasks, SqlParticipation, SqlRounds, SqlBooks, SqlPayouts, SqlIdentities):
     """One transaction: ``market.ports.Unit``."""
 
     @contextmanager

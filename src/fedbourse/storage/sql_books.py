@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     ColumnElement,
     Select,
-    and_,
     bindparam,
     case,
     func,
@@ -17,15 +16,14 @@ from sqlalchemy import (
     select,
     text,
     union_all,
-    update,
 )
 
 from fedbourse.errors import Conflict, InvalidTransfer, NotFound
 from fedbourse.ledger import OUTSIDE, Transfer
-from fedbourse.market.task import Entry, Payout
-from fedbourse.storage.schema import accounts, payouts, transfers
+from fedbourse.market.task import Entry
+from fedbourse.storage.schema import accounts, transfers
 from fedbourse.storage.unit import Part
-from fedbourse.units import MicroCredits
+from fedbourse.units import MicroCredits, credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -75,8 +73,8 @@ def _among(column: ColumnElement[str], sqlite: bool) -> ColumnElement[bool]:
 class SqlBooks(Part):
     """``market.ports.Books``."""
 
-    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> None:
-        """Move money, all or nothing.
+    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> int:
+        """Move money, all or nothing; return how many of the transfers are new.
 
         A transfer that was posted before with the same content does nothing; with other content,
         or where an account would be overdrawn, it raises ``InvalidTransfer``. All accounts are
@@ -84,7 +82,7 @@ class SqlBooks(Part):
         """
         wanted = _once(transfers)
         if not wanted:
-            return
+            return 0
         names = sorted({name for t in wanted.values() for name in (t.source, t.target)})
         balances = self._lock_accounts(names)
         known = self._posted(list(wanted))
@@ -93,6 +91,14 @@ class SqlBooks(Part):
         fresh = [transfer for transfer in wanted.values() if transfer.id not in known]
         _refuse_overdraft(fresh, balances)
         self._insert_transfers(fresh, at_ms)
+        return len(fresh)
+
+    def entry(self, transfer: str) -> Entry:
+        """Return a transfer by its id, or raise ``NotFound``."""
+        row = self._run(select(transfers).where(transfers.c.id == transfer)).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no transfer {transfer!r:.110}")
+        return Entry(*row)
 
     def _lock_accounts(self, names: list[str]) -> dict[str, int]:
         """Open the accounts that are new, lock all, and return what they hold."""
@@ -216,27 +222,6 @@ class SqlBooks(Part):
         """Return the amounts of those of these transfers that were posted, by their ids."""
         return {id: posted.amount for id, posted in self._posted(list(transfers)).items()}
 
-    def add_payout(self, payout: Payout) -> None:
-        """Remember money that is to leave."""
-        if not self._add(payouts, vars(payout)):
-            raise Conflict(f"there is a payout {payout.id!r:.80} already")
-
-    def unsent_payouts(self, *, limit: int) -> list[Payout]:
-        """Return what has not been handed over yet, if it has left the books."""
-        left = and_(
-            transfers.c.id == "withdrawal/" + payouts.c.id,
-            transfers.c.source == payouts.c.party,
-            transfers.c.amount == payouts.c.amount,
-        )
-        query = select(payouts).join(transfers, left).where(payouts.c.sent_ms.is_(None))
-        query = query.order_by(payouts.c.at_ms, payouts.c.id).limit(limit)
-        return [Payout(*row) for row in self._run(query)]
-
-    def mark_sent(self, payout: str, *, at_ms: int) -> None:
-        """Store that a payout was handed over."""
-        if not self._changed(update(payouts).where(payouts.c.id == payout).values(sent_ms=at_ms)):
-            raise NotFound(f"there is no payout {payout!r:.80}")
-
 
 def _once(given: Iterable[Transfer]) -> dict[str, Transfer]:
     """Return transfers by id; the same one twice counts once."""
@@ -260,13 +245,13 @@ def _refuse_overdraft(fresh: list[Transfer], balances: dict[str, int]) -> None:
         source = held[transfer.source]
         if transfer.source != OUTSIDE and source < transfer.amount:
             raise InvalidTransfer(
-                f"account {transfer.source!r} holds {source} micro-credits, less than the "
-                f"{transfer.amount} to move"
+                f"account {transfer.source!r} holds {credits_text(source)} credits, less than "
+                f"the {credits_text(transfer.amount)} to move"
             )
         held[transfer.source] -= transfer.amount
         held[transfer.target] += transfer.amount
         if max(abs(held[transfer.source]), held[transfer.target]) > _LARGEST:
             raise InvalidTransfer(
-                f"transfer {transfer.id!r} of {transfer.amount} micro-credits would leave more in "
-                f"an account than the books can hold, {_LARGEST}"
+                f"transfer {transfer.id!r} of {credits_text(transfer.amount)} credits would leave "
+                f"more in an account than the {credits_text(_LARGEST)} that the books can hold"
             )

@@ -26,6 +26,8 @@ _KEPT = {
     "transfers": "a transfer is never changed",
     "events": "an event is never changed",
     "tasks": "a task's card, buyer and time of making are never changed",
+    "payouts": "whose a pay-out is, how much, where to and when is never changed",
+    "payout_steps": "a state that a pay-out had is never changed",
 }
 _GAP = "an event must follow the one before it"
 
@@ -65,7 +67,15 @@ def _refusal_postgresql(sentence: str, condition: str = "") -> str:
     return f"BEGIN\n  IF {condition} THEN\n    {refuse}\n  END IF;\n  RETURN NEW;\nEND"
 
 
-_CARD_COLUMNS = ("id", "buyer", "card", "created_ms", "words", "promised")
+_FIXED = {
+    "tasks": ("id", "buyer", "card", "created_ms", "words", "promised"),
+    "payouts": ("id", "party", "amount", "destination", "at_ms"),
+}
+"""Columns that never change in tables of which others do."""
+
+
+def _changed(table: str, differs: str) -> str:
+    return " OR ".join(f"NEW.{column} {differs} OLD.{column}" for column in _FIXED.get(table, ()))
 
 
 def _sqlite() -> list[Trigger]:
@@ -73,8 +83,9 @@ def _sqlite() -> list[Trigger]:
         "transfers": "id = NEW.id OR sequence = NEW.sequence",
         "events": "task = NEW.task AND sequence = NEW.sequence",
         "tasks": "id = NEW.id",
+        "payouts": "id = NEW.id",
+        "payout_steps": "payout = NEW.payout AND number = NEW.number",
     }
-    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in _CARD_COLUMNS)
     found = [
         Trigger("transfers_move", "transfers", "AFTER INSERT ON transfers", _MOVE_SQLITE),
         Trigger(
@@ -86,7 +97,8 @@ def _sqlite() -> list[Trigger]:
     ]
     for table, sentence in _KEPT.items():
         refusal = _refusal_sqlite(sentence)
-        update = f"BEFORE UPDATE ON {table}" + (f" WHEN {changed}" if table == "tasks" else "")
+        changed = _changed(table, "IS NOT")
+        update = f"BEFORE UPDATE ON {table}" + (f" WHEN {changed}" if changed else "")
         # INSERT OR REPLACE deletes the old row without a word to the trigger on DELETE.
         replace = f"BEFORE INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table}"
         found += [
@@ -99,7 +111,6 @@ def _sqlite() -> list[Trigger]:
 
 def _postgresql() -> list[Trigger]:
     row, statement = "FOR EACH ROW", "FOR EACH STATEMENT"
-    changed = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in _CARD_COLUMNS)
     found = [
         Trigger(
             "transfers_move",
@@ -116,7 +127,7 @@ def _postgresql() -> list[Trigger]:
     ]
     for table, sentence in _KEPT.items():
         refusal = _refusal_postgresql(sentence)
-        update = _refusal_postgresql(sentence, changed) if table == "tasks" else refusal
+        update = _refusal_postgresql(sentence, _changed(table, "IS DISTINCT FROM"))
         found += [
             Trigger(f"{table}_no_update", table, f"BEFORE UPDATE ON {table} {row}", update),
             Trigger(f"{table}_no_delete", table, f"BEFORE DELETE ON {table} {row}", refusal),

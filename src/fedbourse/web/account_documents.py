@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
+from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads them
+from fedbourse.market.payouts import PayoutState  # noqa: TC001 - as above
 from fedbourse.web.bodies import KEY, MS, SIGNATURE, Body, example
 
 _ENTRY: dict[str, Any] = {
@@ -15,6 +16,17 @@ _ENTRY: dict[str, Any] = {
     "amount": 12_500_000,
     "memo": "deposit bank-0017",
     "at_ms": MS,
+}
+_PAYOUT: dict[str, Any] = {
+    "id": "01a3185c50005b4a3f2e9e8b",
+    "party": "buyer:acme",
+    "amount_micro": 12_500_000,
+    "destination": "IBAN DE02 1203 0000 0000 2020 51",
+    "at_ms": MS,
+    "state": "sent",
+    "changed_ms": MS + 250,
+    "note": "",
+    "attempts": 1,
 }
 _TOKEN: dict[str, Any] = {
     "id": "01a3185c50000a1b2c3d",
@@ -32,6 +44,14 @@ class Balance(Body):
     model_config = example(party="buyer:acme", balance_micro=12_500_000)
     party: str
     balance_micro: int
+
+
+class AccountDocument(Balance):
+    """What an account holds, and what is on its way out of it."""
+
+    model_config = example(party="buyer:acme", balance_micro=12_500_000, leaving_micro=2_000_000)
+    leaving_micro: int
+    """Its pay-outs that are neither confirmed nor returned; the balance is without them."""
 
 
 class BalancePage(Body):
@@ -69,29 +89,72 @@ class DepositDone(Body):
     """Money that was credited; once, however often it is asked for."""
 
     model_config = example(
-        party="buyer:acme", amount_micro=12_500_000, reference="bank-0017", balance_micro=12_500_000
+        party="buyer:acme",
+        amount_micro=12_500_000,
+        reference="bank-0017",
+        claimed_before=False,
+        claimed_ms=MS,
+        balance_micro=12_500_000,
     )
     party: str
     amount_micro: int
     reference: str
+    claimed_before: bool
+    """Whether another request had claimed it already; then nothing was added by this one."""
+    claimed_ms: int
+    """When it was claimed."""
     balance_micro: int
 
 
 class WithdrawalDone(Body):
-    """Money that is on its way out."""
+    """A pay-out that was requested."""
 
     model_config = example(
-        id="5d3f1c0a9e8b7d6c5b4a3f2e",
+        id=_PAYOUT["id"],
         party="buyer:acme",
         amount_micro=12_500_000,
-        destination="IBAN DE02 1203 0000 0000 2020 51",
+        destination=_PAYOUT["destination"],
+        state="requested",
         balance_micro=0,
     )
     id: str
     party: str
     amount_micro: int
     destination: str
+    state: PayoutState
     balance_micro: int
+
+
+class PayoutDocument(Body):
+    """A pay-out, and where it is.
+
+    requested: not handed over yet; sent: the market's bank has it; confirmed: it has arrived;
+    failed: the bank refused it, and it is tried again; returned: its money is back.
+    """
+
+    model_config = example(**_PAYOUT)
+    id: str
+    party: str
+    amount_micro: int
+    destination: str
+    at_ms: int
+    """When it was requested."""
+    state: PayoutState
+    changed_ms: int
+    """Since when it is in this state."""
+    note: str
+    """Why it failed, or was returned."""
+    attempts: int
+    """How often the market began to hand it over."""
+
+
+class PayoutPage(Body):
+    """Pay-outs, in the order that the route says."""
+
+    model_config = example(payouts=[_PAYOUT], next=None)
+    payouts: list[PayoutDocument]
+    next: str | None
+    """``after`` or ``before`` of the next page."""
 
 
 class TokenMade(Body):

@@ -17,6 +17,7 @@ from fedbourse.web.identity import ReadNonces
 from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders
 from fedbourse.web.openapi import describe
 from fedbourse.web.operator_routes import router as operator
+from fedbourse.web.payout_routes import router as payouts
 from fedbourse.web.problems import LastResort, add_problem_handlers
 from fedbourse.web.public_routes import router as public
 from fedbourse.web.settings import Settings
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Payments, Store
     from fedbourse.market.service import Market
 
-ROUTERS: tuple[APIRouter, ...] = (public, tasks, device, accounts, audit, operator)
+ROUTERS: tuple[APIRouter, ...] = (public, tasks, device, accounts, audit, operator, payouts)
 
 
 def create_app(

@@ -105,6 +105,13 @@ class WithdrawalBody(Body):
     """Whose account; the caller's own, which is also the default."""
 
 
+class PayoutReturn(Body):
+    """Why a pay-out is given up."""
+
+    model_config = example(reason="the bank does not know this IBAN")
+    reason: str = Field("", max_length=200)
+
+
 class TokenBody(Body):
     """A token to be made."""
 

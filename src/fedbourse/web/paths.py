@@ -11,8 +11,9 @@ _PARTY = "(operator|buyer|owner|auditor):[a-z0-9][a-z0-9._-]{0,63}"
 
 WORDS = {
     "task": "a task's id has 24 hexadecimal digits, such as 018f0c3e9a5b7d2c4e6f8a1b",
-    "account": "an account is a party such as buyer:acme, escrow:TASK, fund or outside",
+    "account": "an account is a party such as buyer:acme, escrow:TASK, fund, payouts or outside",
     "token": "a token's id has up to 64 letters, digits and dashes",
+    "payout": "a pay-out's id has 24 hexadecimal digits, such as 01a3185c50005b4a3f2e9e8b",
 }
 """What the parts of addresses look like, in words."""
 
@@ -24,7 +25,7 @@ RoundNumber = Annotated[int, Path(ge=0, le=1_000_000, description="A round, coun
 Account = Annotated[
     str,
     Path(
-        pattern=f"^({_PARTY}|escrow:[0-9a-f]{{24}}|fund|outside)$",
+        pattern=f"^({_PARTY}|escrow:[0-9a-f]{{24}}|fund|payouts|outside)$",
         description="A party, escrow:TASK, or fund.",
         examples=["buyer:acme"],
     ),
@@ -36,6 +37,13 @@ TokenId = Annotated[
         description="A token's id, never the token itself.",
         examples=["01a3185c50000a1b2c3d"],
     ),
+]
+PayoutId = Annotated[
+    str,
+    Path(pattern=TASK, description="A pay-out's id.", examples=["01a3185c50005b4a3f2e9e8b"]),
+]
+BeforePayout = Annotated[
+    str | None, Query(pattern=TASK, description="Only pay-outs older than this one.")
 ]
 Challenge = Annotated[
     str,

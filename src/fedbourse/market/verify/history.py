@@ -21,8 +21,9 @@ from fedbourse.market.verify.records import (
     Unseen,
     budgets_of,
     same,
+    same_amount,
 )
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text
 from fedbourse.wire.canonical import digest
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def check_reward(records: Records) -> str:
     reward, _method = choose_reward(
         records.card, interested=offer["interested"], told=told, reported=reported
     )
-    same("the reward", offer["reward_micro"], reward)
-    return f"R is {reward} micro-credits, {offer['method']}"
+    same_amount("the reward", offer["reward_micro"], reward)
+    return f"R is {amount_text(reward)}, {offer['method']}"
 
 
 def check_totals(records: Records) -> str:

@@ -17,9 +17,9 @@ from fedbourse.market.verify.records import (
     Unseen,
     absent_pay,
     due,
-    same,
+    same_amount,
 )
-from fedbourse.units import MicroCredits
+from fedbourse.units import MicroCredits, amount_text, credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ def check_vesting(records: Records) -> str:
             paid[entry["target"]] += entry["amount"]
     for line in records.everybody("line"):
         owed = due(records, line)
-        same(f"what {line['owner']} was paid", paid.pop(line["owner"], 0), owed)
+        same_amount(f"what {line['owner']} was paid", paid.pop(line["owner"], 0), owed)
     if paid:
         raise Differs(f"escrow paid {', '.join(paid)}, who signed nothing")
     return "every owner was paid for the rounds that it answered, and nobody else"
@@ -52,37 +52,38 @@ def check_escrow(records: Records) -> str:
     out = sum(entry["amount"] for entry in entries if entry["source"] == escrow)
     back = sum(e["amount"] for e in entries if (e["source"], e["target"]) == (escrow, buyer))
     fund = sum(e["amount"] for e in entries if (e["source"], e["target"]) == (escrow, FUND))
-    same("what opening reserved", reserved, records.event("opened")["reserved_micro"])
+    same_amount("what opening reserved", reserved, records.event("opened")["reserved_micro"])
     released = 0
     if any(event["kind"] == "announced" for event in records.events):
         announced = records.event("announced")
         released = announced["released_micro"]
-        same("what escrow held", reserved - released, announced["offer"]["reward_micro"])
+        same_amount("what escrow held", reserved - released, announced["offer"]["reward_micro"])
     if reserved < out:
-        raise Differs(f"escrow held {reserved} and gave {out}")
+        raise Differs(f"escrow held {amount_text(reserved)} and gave {amount_text(out)}")
     if records.escrow_micro is not None:
-        same("what is in escrow", records.escrow_micro, reserved - out)
+        same_amount("what is in escrow", records.escrow_micro, reserved - out)
     if State(records.task["state"]) in ENDED:
-        same("what escrow gave in the end", out, reserved)
+        same_amount("what escrow gave in the end", out, reserved)
         ended = records.events[-1]["body"]
-        same("what went back to the buyer", back - released, ended["refunded_micro"])
-        same("what went to the fund", fund, ended["fund_micro"])
+        same_amount("what went back to the buyer", back - released, ended["refunded_micro"])
+        same_amount("what went to the fund", fund, ended["fund_micro"])
         _check_rule(records, ended)
     return (
-        f"reserved {reserved} = earned {out - back - fund} + returned {back} + to the fund {fund} "
-        f"+ still there {reserved - out}"
+        f"reserved {credits_text(reserved)} = earned {credits_text(out - back - fund)} + returned "
+        f"{credits_text(back)} + to the fund {credits_text(fund)} + still there "
+        f"{credits_text(reserved - out)}, in credits"
     )
 
 
 def _check_rule(records: Records, ended: Document) -> None:
     """What was not earned went where the card says."""
     if records.card.unearned == "refund" or records.card.vesting == "upfront":
-        same("what went to the fund", ended["fund_micro"], 0)
+        same_amount("what went to the fund", ended["fund_micro"], 0)
         return
     if records.owners is None:
         return
     absent = absent_pay(records)
-    same("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
+    same_amount("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
 
 
 def verify_books(
@@ -116,10 +117,11 @@ def verify_books(
     for name in sorted(stored.keys() | {name for name, left in book.balances.items() if left}):
         now = book.balances.get(name, 0)
         if stored.get(name, 0) not in held[name] | {now}:
-            differ.append(f"{name} holds {stored.get(name, 0)}, recomputed is {now}")
+            shown = amount_text(stored.get(name, 0))
+            differ.append(f"{name} holds {shown}, recomputed is {amount_text(now)}")
     inside = sum(left for name, left in stored.items() if name != OUTSIDE)
     outside = -stored.get(OUTSIDE, 0)
-    told = f"{inside} micro-credits are held, {outside} came in from outside"
+    told = f"{amount_text(inside)} are held, {amount_text(outside)} came in from outside"
     if moved:
         told = f"{moved} transfers were posted while accounts were read; verify again when it rests"
     return [

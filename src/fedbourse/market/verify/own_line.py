@@ -13,8 +13,10 @@ from fedbourse.market.verify.records import (
     line_of,
     own_part,
     same,
+    same_amount,
     settled_reward,
 )
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text
 
 
 def check_own_line(records: Records) -> str:
@@ -50,8 +52,11 @@ def check_own_payment(records: Records) -> str:
     exact = reward * share
     slack = 1 + Fraction(2) ** -50 * reward  # the total is a rounded sum
     if abs(line["payment_micro"] - exact) > slack:
-        raise Differs(f"R r/P is {float(exact):.3f}; your payment is {line['payment_micro']}")
-    return f"{line['payment_micro']} micro-credits is R r/P to the last one"
+        raise Differs(
+            f"R r/P is {float(exact) / MICRO_CREDITS_PER_CREDIT:.9f} credits; your payment is "
+            f"{amount_text(line['payment_micro'])}"
+        )
+    return f"{amount_text(line['payment_micro'])} is R r/P to the last millionth"
 
 
 def check_own_earnings(records: Records) -> str:
@@ -59,11 +64,14 @@ def check_own_earnings(records: Records) -> str:
     line = own_part(records, "line")
     least = due(records, line, shared=False)
     if records.card.unearned != "share":
-        same("what you have earned", line["earned_micro"], least)
+        same_amount("what you have earned", line["earned_micro"], least)
     elif line["earned_micro"] < least:
-        raise Differs(f"you have earned {line['earned_micro']}; your rounds bring {least}")
+        raise Differs(
+            f"you have earned {amount_text(line['earned_micro'])}; your rounds bring "
+            f"{amount_text(least)}"
+        )
     receipt = records.own["receipt"] if records.own else None
     if receipt is not None:
-        same("your last receipt", receipt["receipt"]["earned_micro"], least)
+        same_amount("your last receipt", receipt["receipt"]["earned_micro"], least)
         same("answers in your last receipt", receipt["receipt"]["answered"], line["answered"])
-    return f"{line['earned_micro']} micro-credits for {line['answered']} answered rounds"
+    return f"{amount_text(line['earned_micro'])} for {line['answered']} answered rounds"

@@ -23,6 +23,7 @@ from fedbourse.market.verify.records import (
     is_out,
     line_of,
     same,
+    same_amount,
     settled_reward,
 )
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
@@ -191,9 +192,11 @@ def check_payments(records: Records) -> str:
     due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     lines = {line["owner"]: line for line in records.everybody("line")}
     for owner, payment in due.items():
-        same(f"the payment of {owner}", lines.get(owner, _NO_PAY)["payment_micro"], payment)
+        same_amount(f"the payment of {owner}", lines.get(owner, _NO_PAY)["payment_micro"], payment)
     same("who was chosen", sorted(lines), sorted(owner for owner, pay in due.items() if pay))
-    same("the sum of payments", sum(line["payment_micro"] for line in lines.values()), reward)
+    same_amount(
+        "the sum of payments", sum(line["payment_micro"] for line in lines.values()), reward
+    )
     return f"{len(lines)} payments follow from the plans and sum to R exactly"
 
 
@@ -206,7 +209,7 @@ def check_lines(records: Records) -> str:
     root = log.root([line["leaf"] for line in lines])
     same("the root over lines", settled["lines_root"], root)
     total = sum(line["payment_micro"] for line in lines)
-    same("the sum of payments", total, settled_reward(records))
+    same_amount("the sum of payments", total, settled_reward(records))
     return f"{len(lines)} lines lead to the root in the log" + erased_too(erased)
 
 
@@ -217,7 +220,7 @@ def check_terms(records: Records) -> str:
     same("how many signed", started["signed"], len(signed))
     hashes = [hashlib.sha256(str(line["signature"]).encode()).hexdigest() for line in signed]
     same("the root over signatures", started["signatures_root"], log.root(hashes))
-    same("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
+    same_amount("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
     return f"{len(signed)} owners signed for all of the reward"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
 from fedbourse.market.unearned import shared_bonuses, undelivered_pay
+from fedbourse.units import amount_text
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.messages import earned, line_document
 
@@ -160,10 +161,18 @@ def same(what: str, found: object, recomputed: object) -> None:
         raise Differs(f"{what}: the records say {found}, recomputed is {recomputed}")
 
 
+def same_amount(what: str, found: object, recomputed: int) -> None:
+    """Refuse two amounts of money that should be one."""
+    if found != recomputed:
+        raise Differs(
+            f"{what}: the records say {amount_text(found)}, recomputed is {amount_text(recomputed)}"
+        )
+
+
 def settled_reward(records: Records) -> int:
     """Return what was settled, if it is what was announced."""
     settled: int = records.settled["reward_micro"]
-    same("the reward that was settled", settled, records.offers[-1]["offer"]["reward_micro"])
+    same_amount("the reward that was settled", settled, records.offers[-1]["offer"]["reward_micro"])
     return settled
 
 

@@ -48,12 +48,23 @@ CREATE TABLE payouts (
   amount BIGINT NOT NULL,
   destination TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
-  sent_ms BIGINT,
+  state TEXT COLLATE "C" NOT NULL,
+  changed_ms BIGINT NOT NULL,
+  note TEXT NOT NULL,
+  steps BIGINT NOT NULL,
+  attempts BIGINT NOT NULL,
+  trying BOOLEAN NOT NULL,
+  due_ms BIGINT NOT NULL,
   CONSTRAINT pk_payouts PRIMARY KEY (id),
-  CONSTRAINT ck_payouts_amount CHECK (amount > 0)
+  CONSTRAINT ck_payouts_amount CHECK (amount > 0),
+  CONSTRAINT ck_payouts_state CHECK (state IN ('requested', 'sent', 'confirmed', 'failed', 'returned'))
 )
 
-CREATE INDEX ix_payouts_unsent ON payouts (at_ms, id) WHERE sent_ms IS NULL
+CREATE INDEX ix_payouts_open ON payouts (id) WHERE state IN ('requested', 'failed', 'sent')
+
+CREATE INDEX ix_payouts_party_id ON payouts (party, id)
+
+CREATE INDEX ix_payouts_waiting ON payouts (id) WHERE state IN ('requested', 'failed')
 
 CREATE TABLE responses (
   caller TEXT COLLATE "C" NOT NULL,
@@ -204,6 +215,17 @@ CREATE TABLE lines (
   CONSTRAINT ck_lines_payment CHECK (payment >= 0),
   CONSTRAINT ck_lines_answered CHECK (answered >= 0),
   CONSTRAINT fk_lines_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
+CREATE TABLE payout_steps (
+  payout TEXT COLLATE "C" NOT NULL,
+  number BIGINT NOT NULL,
+  state TEXT COLLATE "C" NOT NULL,
+  at_ms BIGINT NOT NULL,
+  note TEXT NOT NULL,
+  CONSTRAINT pk_payout_steps PRIMARY KEY (payout, number),
+  CONSTRAINT ck_payout_steps_number CHECK (number >= 0),
+  CONSTRAINT fk_payout_steps_payout FOREIGN KEY(payout) REFERENCES payouts (id)
 )
 
 CREATE TABLE replies (
@@ -377,3 +399,60 @@ $$
 
 CREATE TRIGGER tasks_no_truncate
 BEFORE TRUNCATE ON tasks FOR EACH STATEMENT EXECUTE FUNCTION tasks_no_truncate()
+
+CREATE FUNCTION payouts_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.id IS DISTINCT FROM OLD.id OR NEW.party IS DISTINCT FROM OLD.party OR NEW.amount IS DISTINCT FROM OLD.amount OR NEW.destination IS DISTINCT FROM OLD.destination OR NEW.at_ms IS DISTINCT FROM OLD.at_ms THEN
+    RAISE EXCEPTION USING MESSAGE = 'whose a pay-out is, how much, where to and when is never changed', ERRCODE = 'FB001';
+  END IF;
+  RETURN NEW;
+END
+$$
+
+CREATE TRIGGER payouts_no_update
+BEFORE UPDATE ON payouts FOR EACH ROW EXECUTE FUNCTION payouts_no_update()
+
+CREATE FUNCTION payouts_no_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING MESSAGE = 'whose a pay-out is, how much, where to and when is never changed', ERRCODE = 'FB001';
+END
+$$
+
+CREATE TRIGGER payouts_no_delete
+BEFORE DELETE ON payouts FOR EACH ROW EXECUTE FUNCTION payouts_no_delete()
+
+CREATE FUNCTION payouts_no_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING MESSAGE = 'whose a pay-out is, how much, where to and when is never changed', ERRCODE = 'FB001';
+END
+$$
+
+CREATE TRIGGER payouts_no_truncate
+BEFORE TRUNCATE ON payouts FOR EACH STATEMENT EXECUTE FUNCTION payouts_no_truncate()
+
+CREATE FUNCTION payout_steps_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING MESSAGE = 'a state that a pay-out had is never changed', ERRCODE = 'FB001';
+END
+$$
+
+CREATE TRIGGER payout_steps_no_update
+BEFORE UPDATE ON payout_steps FOR EACH ROW EXECUTE FUNCTION payout_steps_no_update()
+
+CREATE FUNCTION payout_steps_no_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING MESSAGE = 'a state that a pay-out had is never changed', ERRCODE = 'FB001';
+END
+$$
+
+CREATE TRIGGER payout_steps_no_delete
+BEFORE DELETE ON payout_steps FOR EACH ROW EXECUTE FUNCTION payout_steps_no_delete()
+
+CREATE FUNCTION payout_steps_no_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING MESSAGE = 'a state that a pay-out had is never changed', ERRCODE = 'FB001';
+END
+$$
+
+CREATE TRIGGER payout_steps_no_truncate
+BEFORE TRUNCATE ON payout_steps FOR EACH STATEMENT EXECUTE FUNCTION payout_steps_no_truncate()

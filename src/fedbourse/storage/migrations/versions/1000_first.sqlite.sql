@@ -51,12 +51,24 @@ CREATE TABLE payouts (
   amount BIGINT NOT NULL,
   destination TEXT NOT NULL,
   at_ms BIGINT NOT NULL,
-  sent_ms BIGINT,
+  state TEXT NOT NULL,
+  changed_ms BIGINT NOT NULL,
+  note TEXT NOT NULL,
+  steps BIGINT NOT NULL,
+  attempts BIGINT NOT NULL,
+  trying BOOLEAN NOT NULL,
+  due_ms BIGINT NOT NULL,
   CONSTRAINT pk_payouts PRIMARY KEY (id),
-  CONSTRAINT ck_payouts_amount CHECK (amount > 0)
+  CONSTRAINT ck_payouts_amount CHECK (amount > 0),
+  CONSTRAINT ck_payouts_state CHECK (state IN ('requested', 'sent', 'confirmed', 'failed', 'returned'))
 )
+ WITHOUT ROWID
 
-CREATE INDEX ix_payouts_unsent ON payouts (at_ms, id) WHERE sent_ms IS NULL
+CREATE INDEX ix_payouts_open ON payouts (id) WHERE state IN ('requested', 'failed', 'sent')
+
+CREATE INDEX ix_payouts_party_id ON payouts (party, id)
+
+CREATE INDEX ix_payouts_waiting ON payouts (id) WHERE state IN ('requested', 'failed')
 
 CREATE TABLE responses (
   caller TEXT NOT NULL,
@@ -214,6 +226,18 @@ CREATE TABLE lines (
 )
  WITHOUT ROWID
 
+CREATE TABLE payout_steps (
+  payout TEXT NOT NULL,
+  number BIGINT NOT NULL,
+  state TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  note TEXT NOT NULL,
+  CONSTRAINT pk_payout_steps PRIMARY KEY (payout, number),
+  CONSTRAINT ck_payout_steps_number CHECK (number >= 0),
+  CONSTRAINT fk_payout_steps_payout FOREIGN KEY(payout) REFERENCES payouts (id)
+)
+ WITHOUT ROWID
+
 CREATE TABLE replies (
   task TEXT NOT NULL,
   tick BIGINT NOT NULL,
@@ -341,4 +365,40 @@ CREATE TRIGGER tasks_no_replace
 BEFORE INSERT ON tasks WHEN EXISTS (SELECT 1 FROM tasks WHERE id = NEW.id)
 BEGIN
   SELECT RAISE(ABORT, 'a task''s card, buyer and time of making are never changed');
+END
+
+CREATE TRIGGER payouts_no_update
+BEFORE UPDATE ON payouts WHEN NEW.id IS NOT OLD.id OR NEW.party IS NOT OLD.party OR NEW.amount IS NOT OLD.amount OR NEW.destination IS NOT OLD.destination OR NEW.at_ms IS NOT OLD.at_ms
+BEGIN
+  SELECT RAISE(ABORT, 'whose a pay-out is, how much, where to and when is never changed');
+END
+
+CREATE TRIGGER payouts_no_delete
+BEFORE DELETE ON payouts
+BEGIN
+  SELECT RAISE(ABORT, 'whose a pay-out is, how much, where to and when is never changed');
+END
+
+CREATE TRIGGER payouts_no_replace
+BEFORE INSERT ON payouts WHEN EXISTS (SELECT 1 FROM payouts WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'whose a pay-out is, how much, where to and when is never changed');
+END
+
+CREATE TRIGGER payout_steps_no_update
+BEFORE UPDATE ON payout_steps
+BEGIN
+  SELECT RAISE(ABORT, 'a state that a pay-out had is never changed');
+END
+
+CREATE TRIGGER payout_steps_no_delete
+BEFORE DELETE ON payout_steps
+BEGIN
+  SELECT RAISE(ABORT, 'a state that a pay-out had is never changed');
+END
+
+CREATE TRIGGER payout_steps_no_replace
+BEFORE INSERT ON payout_steps WHEN EXISTS (SELECT 1 FROM payout_steps WHERE payout = NEW.payout AND number = NEW.number)
+BEGIN
+  SELECT RAISE(ABORT, 'a state that a pay-out had is never changed');
 END
