@@ -100,7 +100,7 @@ WRITES = [draft, opening, withdrawal, deposit, token, plan, answer, enrolment]
 NEW_ROWS = {
     draft: {"tasks": 1, "events": 1},
     opening: {"events": 1, "transfers": 1, "accounts": 1},  # its reward is reserved
-    withdrawal: {"transfers": 1, "payouts": 1},
+    withdrawal: {"transfers": 1, "payouts": 1, "payout_steps": 1, "accounts": 1},
     deposit: {"transfers": 1},
     token: {"tokens": 1},
     plan: {"replies": 1},
