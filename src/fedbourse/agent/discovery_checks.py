@@ -27,7 +27,9 @@ class NothingToCompare(Exception):
 def same(what: str, theirs: object, own: object) -> None:
     """Refuse two records that should be one."""
     if theirs != own:
-        raise Refused("differs", f"{what}: the market says {theirs}, this device {own}")
+        raise Refused(
+            "differs", f"{what}: the market says {theirs!s:.100}, this device {own!s:.100}"
+        )
 
 
 def check_replies(deal: Deal, mine: Document, *, open_tick: int | None) -> str:
