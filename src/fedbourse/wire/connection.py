@@ -162,9 +162,12 @@ class Connection:
         """Send a document in place of an earlier one, and return the one that answers it."""
         return self._json(self._write("PUT", path, document, idempotency_key))
 
-    def delete(self, path: str, *, idempotency_key: str = "") -> Any:
+    def delete(
+        self, path: str, params: Mapping[str, Any] | None = None, *, idempotency_key: str = ""
+    ) -> Any:
         """End something, and return the document that answers it."""
-        return self._json(self._write("DELETE", path, None, idempotency_key))
+        headers = _write_headers("application/json", idempotency_key)
+        return self._json(self._ask("DELETE", path, params=params, headers=headers).content)
 
     def get_bytes(self, path: str, *, at_most: int = bounds.MODEL_BYTES_MAX) -> bytes:
         """Return a body that is no document, such as a model."""
