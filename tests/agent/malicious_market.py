@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ ROUNDS = 4
 PAYMENT = 2_000_003
 REWARD = 3_000_000
 CARD = TaskCard.of(SMALL_CARD | {"rounds": ROUNDS, "samples": 20})
+SENT_MAX = 2**28
+"""A device that has taken so much of an endless answer would go on for ever."""
 Cheat = Callable[[Any], Any]
 
 
@@ -52,6 +55,10 @@ class Raw:
     headers: dict[str, str] = field(default_factory=dict)
     after_s: float = 0.0
     """How long the market says nothing first."""
+    pieces: Callable[[], Iterator[bytes]] | None = None
+    """What goes over the line instead of all this, head and all, perhaps without an end."""
+    drip_s: float = 0.0
+    """How long it waits before each piece."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,10 @@ class MaliciousMarket:
         self.keys: dict[str, list[str]] = defaultdict(list)
         """The idempotency keys of all writes, by the last part of their paths."""
         self.ticks, self.withdrawals = 1, 0
+        self.requests: Counter[str] = Counter()
+        """How often each thing was asked, by the last part of its path."""
+        self.sent = 0
+        """The bytes of pieces that the device took."""
         self._lock = threading.Lock()
 
     @property
@@ -117,7 +128,10 @@ class MaliciousMarket:
         """Return what a request is answered with."""
         with self._lock:
             *_, last = path.split("/")
+            if re.fullmatch("[0-9a-f]{24}", last):
+                last = TASK
             name = {TASK: "task", "terms": "decide", "answer": "take"}.get(last, last)
+            self.requests[name] += 1
             if method == "DELETE":
                 name = "withdraw"
             return getattr(self, f"_{name.replace('enrolments', 'enrol')}")(path, query, body)
@@ -357,6 +371,9 @@ class _Handler(BaseHTTPRequestHandler):
         said = self.server.market.answer(self.command, path, asked, body)  # type: ignore
         if not isinstance(said, Raw):
             said = Raw(json.dumps(said).encode(), headers={"Content-Type": "application/json"})
+        if said.pieces is not None:
+            self._send_pieces(said)
+            return
         if said.after_s and self.server.ending.wait(said.after_s):  # type: ignore
             return
         self.send_response(said.status)
@@ -365,6 +382,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         with suppress(OSError):  # the device has read enough
             self.wfile.write(said.body)
+
+    def _send_pieces(self, said: Raw) -> None:
+        market, ending = self.server.market, self.server.ending  # type: ignore
+        self.close_connection = True
+        for piece in said.pieces() if said.pieces else ():
+            if ending.wait(said.drip_s) or market.sent > SENT_MAX:
+                return
+            try:
+                self.wfile.write(piece)
+            except OSError:  # the device has read enough
+                return
+            market.sent += len(piece)
 
     do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the library's names
 

@@ -294,10 +294,7 @@ def _enrol_and_join(agent: Agent, url: str) -> None:
 
 
 @pytest.mark.parametrize("case", [*ENROLMENTS, *CARDS], ids=lambda case: case.id)
-def test_a_cheat_before_joining_leaves_no_deal(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbourse.agent.market_client._PAGES_MAX", 5)
+def test_a_cheat_before_joining_leaves_no_deal(case: Case, tmp_path: Path) -> None:
     settings = DeviceSettings(value=1.0, lifetime_cap=5.0)
     with (
         malicious_market(cheats={case.place: case.bend}) as market,

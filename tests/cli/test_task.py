@@ -266,14 +266,36 @@ def test_a_card_can_be_made_to_fit_the_buyers_own_records(shell, acme, tmp_path,
     rows = [f"{i % 13},{i},{'late' if i % 13 > 6 else 'on time'}" for i in range(300)]
     table.write_text("\n".join(["gate,number,arrival", *rows]))
     assert main(["task", "card", "--data", f"{table}:arrival", "--out", str(file)]) == 0
-    made = json.loads(file.read_text())
+    told, made = capsys.readouterr().out, json.loads(file.read_text())
     assert [column["name"] for column in made["layout"]["columns"]] == ["gate", "number"]
     assert made["layout"]["label"] == "arrival"
     assert made["layout"]["classes"] == ["late", "on time"]
     assert made["features"] == 3
     assert shell.json("task", "create", file, token=acme)["state"] == "draft"
+    # The accuracies are those of these records (7 of 13 are on time), and never those of flights.
+    assumed = made["assumptions"]
+    assert assumed["chance"] == pytest.approx(7 / 13, abs=0.1)
+    assert assumed["chance"] < assumed["ceiling"] <= 1
+    assert f"{assumed['chance']:.1%} by guessing" in told
+    given = ["--chance", "0.3", "--ceiling", "0.8"]
+    assert main(["task", "card", "--data", f"{table}:arrival", *given]) == 0
+    assumed = json.loads(capsys.readouterr().out)["assumptions"]
+    assert (assumed["chance"], assumed["ceiling"]) == (0.3, 0.8)
     assert main(["task", "card", "--data", f"{table}:departure"]) == 2
     assert "label column 'departure'" in capsys.readouterr().err
+
+
+def test_a_card_assumes_nothing_where_records_do_not_tell(tmp_path, capsys) -> None:
+    table = tmp_path / "mine.csv"
+    # The number tells nothing of the kind.
+    rows = [f"{i % 7},{'ab'[i % 5 == 0]}" for i in range(700)]
+    table.write_text("\n".join(["number,kind", *rows]))
+    assert main(["task", "card", "--data", f"{table}:kind"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["assumptions"] is None
+    assert "give --chance, the share of the most frequent class, and --ceiling" in err
+    assert main(["task", "card", "--chance", "0.2"]) == 0
+    assert json.loads(capsys.readouterr().out)["assumptions"]["chance"] == 0.2
 
 
 @pytest.mark.parametrize("columns", [None, "80", "30"])

@@ -35,6 +35,25 @@ def test_a_token_works_until_it_is_revoked(shell, market, tmp_path) -> None:
     assert "revoked" in sentence
 
 
+def test_the_last_operators_token_ends_only_when_told_so(capsys, shell, tmp_path) -> None:
+    with running_market(tmp_path / "own") as market:
+        own = Shell(capsys, market.url)
+        (operator,) = own.json("token", "list", token=market.operator)["tokens"]
+        first = operator["id"]
+        code, sentence = own.refused("token", "revoke", first, token=market.operator)
+        assert code == 11
+        assert "is the last one of an operator" in sentence
+        assert "--last" in sentence
+        # One that is revoked, and one of another scope, are no other operators.
+        second = new_token(own, market, "operator:second", tmp_path)
+        new_token(own, market, "buyer:one", tmp_path)
+        assert own.json("token", "revoke", first, token=second)["id"] == first
+        last = own.json("token", "list", token=second)["tokens"][1]["id"]
+        assert own.refused("token", "revoke", last, token=second)[0] == 11
+        assert own.json("token", "revoke", last, "--last", token=second)["id"] == last
+        assert own.refused("token", "list", token=second)[0] == 8
+
+
 def test_a_token_file_is_new_and_for_its_user_alone(shell, market, tmp_path) -> None:
     file = new_token(shell, market, "buyer:two", tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.markets import CARD, Shell, new_token, owners, paid_in, running_market, whole_trade
-from fedbourse.cli import verify as verify_command
+from fedbourse.wire.connection import Connection
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_an_owner_recomputes_its_own_line_and_a_stranger_the_log(
 
 @pytest.mark.parametrize("items", ["entries", "events", "owners"])
 def test_what_differs_is_named_and_ends_with_15(shell, market, trade, monkeypatch, items) -> None:
-    real = verify_command.pages
+    real = Connection.pages
 
     def forged(connection, path, what, *rest, **options):
         found = list(real(connection, path, what, *rest, **options))
@@ -82,7 +82,7 @@ def test_what_differs_is_named_and_ends_with_15(shell, market, trade, monkeypatc
             found[0]["line"]["payment_micro"] += 1
         return iter(found)
 
-    monkeypatch.setattr(verify_command, "pages", forged)
+    monkeypatch.setattr(Connection, "pages", forged)
     code, out, err = shell("verify", trade, token=market.operator)
     assert code == 15
     assert "DIFFERS" in out

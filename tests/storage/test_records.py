@@ -495,6 +495,20 @@ def test_tokens_come_back_and_end(store: SqlStore) -> None:
         assert unit.token_with("h1") == dataclasses.replace(first, revoked_ms=5)
 
 
+def test_tokens_of_a_scope_are_live_until_they_end(store: SqlStore) -> None:
+    with store.begin() as unit:
+        for number, (scopes, ends) in enumerate(
+            [({"operator"}, None), ({"auditor", "operator"}, 9), ({"buyer"}, None), (set(), None)]
+        ):
+            token = Token(f"t{number}", f"h{number}", ACME, frozenset(scopes), 1, expires_ms=ends)
+            unit.add_token(token)
+        assert unit.live_tokens("operator", at_ms=8, limit=9) == ["t0", "t1"]
+        assert unit.live_tokens("operator", at_ms=8, limit=1) == ["t0"]
+        assert unit.live_tokens("operator", at_ms=9, limit=9) == ["t0"]
+        unit.revoke_token("t0", at_ms=5)
+        assert unit.live_tokens("operator", at_ms=8, limit=9) == ["t1"]
+
+
 def test_a_one_time_token_is_used_once_and_in_time(store: SqlStore) -> None:
     with store.begin() as unit:
         unit.add_enrolment(Enrolment("h", ANN, expires_ms=10))

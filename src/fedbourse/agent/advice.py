@@ -11,6 +11,7 @@ from fedbourse.errors import InvalidInput
 from fedbourse.game import Uniform, equilibrium, share_at
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
+from fedbourse.wire.bounds import OWNERS_MAX
 from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, f
         raise InvalidInput(
             "the reward is not announced yet, and the card fixes none; ask again once it is"
         )
-    reward, owners = float(card.reward), max(2, int(task["interested"] or 0))
+    reward = float(card.reward)
+    owners = min(max(2, int(task["interested"] or 0)), OWNERS_MAX)
     rivals = "one other" if owners == 2 else f"{owners - 1} others"
     if card.assumptions is not None:
         low, high = card.assumptions.values_low, card.assumptions.values_high

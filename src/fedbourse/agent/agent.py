@@ -32,6 +32,7 @@ from fedbourse.errors import (
 from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Filter, left_of
 from fedbourse.privacy.noise import ExactNoise
+from fedbourse.wire import bounds
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.connection import Connection
 from fedbourse.wire.keys import key_id
@@ -141,7 +142,8 @@ class Agent:
                 "enrol makes it); found something else"
             )
         key = self.folder.key
-        with Connection(server, key=key, ca_file=ca_file) as line:
+        small = bounds.DEVICE_DOCUMENT_BYTES_MAX
+        with Connection(server, key=key, ca_file=ca_file, document_bytes_max=small) as line:
             body = {"token": token.strip(), "public_key": key.public}
             # The same key each time: a device that ended before it knew can enrol once more.
             taken_in = line.post("/v1/enrolments", body, idempotency_key=digest(body)[:32])
@@ -153,7 +155,9 @@ class Agent:
             owner=said["owner"],
             ca_file=ca_file,
         )
-        with Connection(server, market_key=market.key, ca_file=ca_file) as line:
+        with Connection(
+            server, market_key=market.key, ca_file=ca_file, document_bytes_max=small
+        ) as line:
             # Everybody knows a market's public key; only the market itself can sign with it.
             message = enrolment_message(
                 device=market.device, owner=market.owner, host=line.authority
@@ -191,11 +195,15 @@ class Agent:
         raise NotFound(f"the device is not enrolled at {server}; it is at {known}")
 
     def tasks(
-        self, state: str | None = "open", *, server: str | None = None
+        self,
+        state: str | None = "open",
+        *,
+        server: str | None = None,
+        at_most: int = bounds.TASKS_MAX,
     ) -> list[dict[str, Any]]:
-        """Return the tasks that a market publishes, the newest first."""
+        """Return the tasks that a market publishes, the newest first, at most so many."""
         with self._client(self.market(server)) as client:
-            return client.tasks(state)
+            return client.tasks(state, at_most=at_most)
 
     def advise(
         self, task: str, *, server: str | None = None, budgets: Sequence[float] | None = None
@@ -214,8 +222,13 @@ class Agent:
 
     def card(self, task: str, *, server: str | None = None) -> TaskCard:
         """Return a task's card."""
+        (card,) = self.cards([task], server=server)
+        return card
+
+    def cards(self, tasks: Sequence[str], *, server: str | None = None) -> list[TaskCard]:
+        """Return the cards of some tasks of one market."""
         with self._client(self.market(server)) as client:
-            return client.card(task)[1]
+            return [client.card(task)[1] for task in tasks]
 
     def check_data(self, card: RecordSpec) -> DataCheck:
         """Return how the owner's records fit a card, or a recipe; nobody else hears of it."""
@@ -257,6 +270,7 @@ class Agent:
                 )
             try:
                 self._owner.policy.check_card(card, buyer=buyer)
+                self.deals.make_room(market, besides=deal.name)
                 unpaid = self.deals.unpaid_before(deal)
                 if unpaid >= self.settings.risk_rounds:
                     raise Refused(

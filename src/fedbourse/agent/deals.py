@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from fedbourse.agent.wish import Wish
-from fedbourse.errors import FedbourseError, InvalidFile, NotFound
+from fedbourse.errors import FedbourseError, InvalidFile, NotFound, Refused
+from fedbourse.wire import bounds
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.keys import key_id
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from fedbourse.agent.spend_store import SpendStore
-    from fedbourse.errors import Refused
     from fedbourse.privacy.terms import Terms
 
 T = TypeVar("T")
-_REFUSALS_MAX = 100
 DealState = Literal["joined", "signed", "declined", "ended"]
 TASK_ENDED = ("completed", "cancelled")
 """The states in which a market asks for nothing more."""
@@ -178,6 +177,44 @@ class Deals:
         """Return one deal."""
         return next((deal for deal in self.deals() if deal.name == name), None)
 
+    def live(self, market: Market) -> list[Deal]:
+        """Return the deals with a market that have not ended."""
+        found = [deal for deal in self.deals() if deal.market == market.key]
+        return [deal for deal in found if deal.state in ("joined", "signed")]
+
+    def make_room(self, market: Market, *, besides: str) -> None:
+        """Refuse a deal where a market has too many, ``besides`` that of this name.
+
+        The oldest that came to nothing are forgotten first; those that were ever signed stay.
+        """
+        others = [deal for deal in self.live(market) if deal.name != besides]
+        if len(others) >= bounds.DEALS_MAX:
+            raise Refused(
+                "deals",
+                f"{len(others)} deals with {market.server} have not ended, as many as a device "
+                "follows at once; join again when one has",
+            )
+        kept = "FROM deal WHERE name LIKE ? || '/%'"
+        size = f"SELECT coalesce(sum(length(document)), 0) {kept}"
+        came_to_nothing = (
+            f"SELECT name, length(document) {kept} AND json_extract(document, '$.terms') IS NULL "
+            "AND json_extract(document, '$.state') IN ('declined', 'ended') ORDER BY rowid"
+        )
+        key = (key_id(market.key),)
+        with self._store.statements() as run:
+            (left,) = run.execute(size, key).fetchone()
+            for name, length in run.execute(came_to_nothing, key).fetchall():
+                if left + bounds.CARD_BYTES_MAX <= bounds.DEALS_BYTES_MAX:
+                    break
+                run.execute("DELETE FROM deal WHERE name = ?", (name.decode(),))
+                left -= length
+        if left + bounds.CARD_BYTES_MAX > bounds.DEALS_BYTES_MAX:
+            raise Refused(
+                "deals",
+                f"the deals with {market.server} take {left} bytes, and a device keeps "
+                f"{bounds.DEALS_BYTES_MAX} of one market at most; it joins nothing there any more",
+            )
+
     def put(self, deal: Deal) -> Deal:
         """Remember a deal as it now stands."""
         document = {k: v for k, v in asdict(deal).items() if k != "card"}
@@ -250,18 +287,20 @@ class Deals:
     def refused(self, deal: Deal, round: int | None, refusal: Refused) -> None:
         """Remember a refusal; saying the same about one round again changes nothing.
 
-        A market that asks for ever does not fill the disk: the first hundred of a deal are kept.
+        A market that asks for ever does not fill the disk: the first of a deal, and of all, are
+        kept (``bounds``).
         """
         kept = None if round is None else _storable(round)
         with self._store.statements() as run:
-            (many,) = run.execute(
-                "SELECT count(*) FROM refusal WHERE deal = ?", (deal.name,)
+            of_all, of_deal = run.execute(
+                "SELECT count(*), count(*) FILTER (WHERE deal = ?) FROM refusal", (deal.name,)
             ).fetchone()
             known = run.execute(
                 "SELECT 1 FROM refusal WHERE deal = ? AND round IS ? AND reason = ?",
                 (deal.name, kept, refusal.reason),
             ).fetchone()
-            if known is None and many < _REFUSALS_MAX:
+            room = of_all < bounds.REFUSALS_MAX and of_deal < bounds.DEAL_REFUSALS_MAX
+            if known is None and room:
                 run.execute(
                     "INSERT INTO refusal (at_ms, deal, round, reason, sentence) "
                     "VALUES (?, ?, ?, ?, ?)",

@@ -28,7 +28,9 @@ class NothingToCompare(Exception):
 def same(what: str, theirs: object, own: object) -> None:
     """Refuse two records that should be one."""
     if theirs != own:
-        raise Refused("differs", f"{what}: the market says {theirs}, this device {own}")
+        raise Refused(
+            "differs", f"{what}: the market says {theirs!s:.100}, this device {own!s:.100}"
+        )
 
 
 def same_amount(what: str, theirs: object, own: int) -> None:

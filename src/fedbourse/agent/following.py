@@ -29,6 +29,7 @@ from fedbourse.errors import (
 )
 from fedbourse.learning.answer_check import fits_float32
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
+from fedbourse.wire.bounds import LOOKS_BURST, LOOKS_PER_S, Pace
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import privacy_terms
 
@@ -93,6 +94,7 @@ class Following:
         self._confirmed: int | None = None
         """How many events the task had when the market last agreed on the terms."""
         self._answering: Answering | None = None
+        self._pace = Pace(LOOKS_PER_S, LOOKS_BURST)
         self._reservations = Reservations(deal, owner.guard)
         self.waits = False
         """Whether nothing is done but wait for the market: if ``stop`` is set, it stays so."""
@@ -102,6 +104,7 @@ class Following:
         seen: int | None = None
         failures = conflicts = 0
         while not self._owner.stop.is_set() and not self._reached(goal):
+            self._pause(self._pace.pause_s())
             try:
                 if failures:  # whoever answers now may be somebody else
                     self._client.check_market()
@@ -318,6 +321,7 @@ class Following:
         after, refusals = -1, 0
         answering = self._own_answering()
         while not self._owner.stop.is_set():
+            self._pause(self._pace.pause_s())
             with self._waiting():
                 query = self._client.query(self.deal, after=after, wait_s=_WAIT_S)
             if query is None or self._owner.stop.is_set():
@@ -381,7 +385,8 @@ class Following:
         self._owner.tell({"event": kind, "task": self.deal.task, **facts})
 
     def _pause(self, seconds: float) -> None:
-        self._owner.stop.wait(seconds)
+        if seconds:
+            self._owner.stop.wait(seconds)
 
 
 def backoff_s(first_s: float, times: int) -> float:

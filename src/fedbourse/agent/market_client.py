@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import FedbourseError, NotSignedIn, Refused
 from fedbourse.units import amount_text
+from fedbourse.wire import bounds
 from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
 from fedbourse.wire.connection import Connection
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from fedbourse.agent.deals import Deal, Market
     from fedbourse.wire.keys import SigningKey
 
-_PAGES_MAX = 1000
+_TASK_ID = re.compile("[0-9a-f]{24}")
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,19 @@ class MarketClient:
         self.market = market
         self._key = key
         self._line = Connection(
-            market.server, key=key, market_key=market.key, ca_file=market.ca_file
+            market.server,
+            key=key,
+            market_key=market.key,
+            ca_file=market.ca_file,
+            document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
         )
         # What everybody may see is asked without a signature: it would cost the market a write.
-        self._public = Connection(market.server, market_key=market.key, ca_file=market.ca_file)
+        self._public = Connection(
+            market.server,
+            market_key=market.key,
+            ca_file=market.ca_file,
+            document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
+        )
 
     def close(self) -> None:
         """Close the sockets."""
@@ -65,32 +77,37 @@ class MarketClient:
         """Refuse a market that shows another key."""
         self._public.check_market()
 
-    def tasks(self, state: str | None) -> list[dict[str, Any]]:
-        """Return published tasks, the newest first."""
-        found: list[dict[str, Any]] = []
-        before: str | None = None
-        for _ in range(_PAGES_MAX):
-            asked = {"state": state, "limit": 100, "before": before}
-            page = _document("page of tasks", self._public.get("/v1/tasks", asked), _PAGE)
-            found += [_document("task", each, _TASK) for each in page["tasks"]]
-            before = page["next"]
-            if before is None:
-                return found
-        raise Refused("document", f"the market's list of tasks has no end after {len(found)}")
+    def tasks(self, state: str | None, *, at_most: int = bounds.TASKS_MAX) -> list[dict[str, Any]]:
+        """Return published tasks, the newest first, and no more than ``at_most`` of them."""
+        limit = min(at_most, bounds.TASKS_A_PAGE)
+        listed = self._public.pages(
+            "/v1/tasks",
+            "tasks",
+            {"state": state, "limit": limit},
+            cursor="before",
+            allowance=bounds.tasks_list(),
+        )
+        return [_task(each) for each in islice(listed, at_most)]
 
     def task(self, task: str, *, seen: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
         """Return a task as it stands; with ``seen``, once it has more than so many events."""
         asked = {} if seen is None else {"seen": seen, "wait": wait_s}
-        found = self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s)
-        return _document("task", found, _TASK)
+        return _task(self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s))
 
     def card(self, task: str) -> tuple[str, TaskCard]:
         """Return who buys, and the card, if it has the hash that the task says."""
         shown = self.task(task)
-        published = _document("card", self._public.get(f"/v1/tasks/{task}/card"), _CARD)
+        document = self._public.get(f"/v1/tasks/{task}/card", at_most=bounds.CARD_BYTES_MAX)
+        published = _document("card", document, _CARD)
         card = TaskCard.of(published["card"])
         if not card.digest == published["digest"] == shown["card"]:
             raise Refused("card", f"the card of task {task} has not the hash that the market shows")
+        if 8 * card.dimension > bounds.MODEL_BYTES_MAX:
+            raise Refused(
+                "card",
+                f"the model of task {task} has {card.dimension} parameters; a device reads at most "
+                f"{bounds.MODEL_BYTES_MAX // 8}",
+            )
         return str(shown["buyer"]), card
 
     def register(self, deal: Deal, value: float | None) -> None:
@@ -119,24 +136,17 @@ class MarketClient:
     def discovery_log(self, task: str) -> list[dict[str, Any]]:
         """Return the events of a task's log up to the one that began training."""
         events: list[dict[str, Any]] = []
-        after: int | None = -1
-        for _ in range(_PAGES_MAX):
-            wanted = {"after": after, "limit": 100}
-            page = self._public.get(f"/v1/tasks/{task}/events", wanted)
-            page = _document("page of events", page, _EVENTS)
-            for each in page["events"]:
-                events.append(_document("event", each, _EVENT))
-                if each["kind"] == "training":
-                    return events
-            after = page["next"]
-            if after is None:
-                return events
-        raise Refused("document", f"the market's log has no end after {len(events)} events")
-
-    def proof(self, task: str) -> dict[str, Any]:
-        """Return the path from this owner's line to the root in the log."""
-        found: dict[str, Any] = self._line.get(f"/v1/tasks/{task}/proof")
-        return found
+        listed = self._public.pages(
+            f"/v1/tasks/{task}/events",
+            "events",
+            {"after": -1, "limit": bounds.EVENTS_A_PAGE},
+            allowance=bounds.discovery_log(),
+        )
+        for each in listed:
+            events.append(_document("event", each, _EVENT))
+            if each["kind"] == "training":
+                break
+        return events
 
     def checked_terms(self, deal: Deal, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return the terms if the market signed them, and they are what card and plan lead to."""
@@ -289,7 +299,6 @@ def enrolment(document: object) -> dict[str, Any]:
 
 
 _ENROLMENT = {"market_public_key": str, "device": str, "owner": str, "signature": str}
-_PAGE = {"tasks": list, "next": str | None}
 _TASK = {
     "task": str,
     "state": str,
@@ -310,11 +319,18 @@ _MINE = {
     "terms": dict | None,
     "receipt": dict | None,
 }
-_EVENTS = {"events": list, "next": int | None}
 _EVENT = {"kind": str, "body": dict}
 _LINE = {"state": str, "answered": int}
 _OFFERED = {"terms": dict, "digest": str, "market_signature": str}
 _RECEIPT = {"receipt": dict, "market_signature": str}
+
+
+def _task(found: object) -> dict[str, Any]:
+    """Return a task's document; its id goes into addresses and into the device's memory."""
+    task = _document("task", found, _TASK)
+    if not _TASK_ID.fullmatch(task["task"]):
+        raise Refused("document", f"the market's task has the id {task['task']!r:.40}")
+    return task
 
 
 def _document(what: str, found: object, items: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedbourse.agent.tick_replies import TICKS_MAX
 from fedbourse.errors import Refused
+from fedbourse.wire.bounds import TICKS_MAX
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -13,14 +13,13 @@ from fedbourse.agent.deals import Reply
 from fedbourse.errors import InvalidInput, Refused
 from fedbourse.game import activity
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text, number, whole_number
+from fedbourse.wire.bounds import TICKS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fedbourse.agent.deals import Deal
 
-TICKS_MAX = 1000
-"""No market needs so many announcements or settlements of one task, and each is remembered."""
 _HASH = re.compile("[0-9a-f]{64}")
 
 

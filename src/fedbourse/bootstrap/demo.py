@@ -16,7 +16,7 @@ from fedbourse.learning.data import load
 from fedbourse.learning.engines.local import sometimes_away
 from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import partition
-from fedbourse.learning.reference import majority_accuracy, reference_accuracy
+from fedbourse.learning.reference import pilot, reference_accuracy
 from fedbourse.learning.rounds import WEIGHTS
 from fedbourse.market.report import trade_report
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
@@ -149,25 +149,18 @@ def demo_trade(
 
 def _pilot(settings: DemoSettings, source: Source, seed: int) -> tuple[Assumptions, Records]:
     """Return what a buyer finds on half of its own records, and the half that judges the model."""
-    own = np.random.default_rng([seed, 1]).permutation(len(source.buyer))
-    pilot, validation = (source.buyer.take(np.sort(part)) for part in np.array_split(own, 2))
-    chance, ceiling = majority_accuracy(validation), reference_accuracy(pilot, validation)
-    if ceiling < chance + 0.01:
-        raise InvalidData(
-            f"the buyer's pilot finds nothing to learn in {source.name}: {ceiling:.1%} without "
-            f"privacy, {chance:.1%} by guessing"
-        )
+    found = pilot(source.buyer, seed=seed)
     shape = "precision" if settings.weights == "precision" else "averaged"
     low, high = settings.values
     assumed = Assumptions(
         weight=settings.weight,
         accuracy=shape,
-        chance=chance,
-        ceiling=ceiling,
+        chance=found.chance,
+        ceiling=found.ceiling,
         values_low=low,
         values_high=high,
     )
-    return assumed, validation
+    return assumed, found.validation
 
 
 def _card(

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from fedbourse.errors import InvalidData, MissingExtra
+from fedbourse.learning.data import load
 from fedbourse.learning.models import model_named
+from fedbourse.learning.reference import pilot
 from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
+
+if TYPE_CHECKING:
+    from fedbourse.learning.data import Source
+
+
+_WEIGHT, _CHANCE, _CEILING = 20.0, 0.75, 0.9
+"""What the buyer of the example assumes; the accuracies are those of flights."""
 
 
 def example_card(
-    data: str | None = None, *, review_s: float = Deadlines.review_s, **rules: Any
+    data: str | None = None,
+    *,
+    chance: float | None = None,
+    ceiling: float | None = None,
+    review_s: float = Deadlines.review_s,
+    **rules: Any,
 ) -> dict[str, Any]:
     """Return a card's document; with ``data``, the layout and sizes are those of that source.
 
-    The numbers that scale features come from the buyer's own records, which nobody is paid for.
+    The numbers that scale features come from the buyer's own records, which nobody is paid for. So
+    do the accuracy of guessing and that without noise, where they are not given; where the records
+    do not tell, the card assumes nothing.
     ``rules`` are items of the card, such as ``unearned``, in place of those of the example.
     """
     document = (
@@ -37,20 +55,36 @@ def example_card(
             weights="precision",
             vesting="by-round",
             max_reward=20.0,
-            assumptions=Assumptions(weight=20.0, chance=0.75, ceiling=0.9),
             deadlines=Deadlines(review_s=review_s),
             validation="5000 flights of the buyer's own.",
         ).document
         | rules
     )
-    return TaskCard.of(document if data is None else document | _fitted(data)).document
-
-
-def _fitted(data: str) -> dict[str, Any]:
-    from fedbourse.bootstrap.demo import layout_of
-    from fedbourse.learning.data import load
-
+    if data is None:
+        example = _assumptions(_or(chance, _CHANCE), _or(ceiling, _CEILING))
+        return TaskCard.of(document | {"assumptions": example}).document
     source = load(data)
+    if chance is None or ceiling is None:
+        try:
+            found = pilot(source.buyer, seed=0)
+            chance, ceiling = _or(chance, found.chance), _or(ceiling, found.ceiling)
+        except (InvalidData, MissingExtra):  # nothing to learn, or no library to learn it with
+            pass
+    assumed = None if chance is None or ceiling is None else _assumptions(chance, ceiling)
+    return TaskCard.of(document | _fitted(source) | {"assumptions": assumed}).document
+
+
+def _or(given: float | None, otherwise: float) -> float:
+    return otherwise if given is None else given
+
+
+def _assumptions(chance: float, ceiling: float) -> dict[str, Any]:
+    return asdict(Assumptions(weight=_WEIGHT, chance=chance, ceiling=ceiling))
+
+
+def _fitted(source: Source) -> dict[str, Any]:
+    from fedbourse.bootstrap.demo import layout_of
+
     features, classes = source.buyer.features.shape[1], source.buyer.classes
     model = model_named(source.default_model, features=features, classes=classes)
     return {

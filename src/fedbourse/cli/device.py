@@ -306,7 +306,8 @@ def tasks(
         Print one JSON document.
     """
     with device.looking() as agent:
-        found = agent.tasks(None if state == "all" else state, server=address(server))[:_TASKS_MAX]
+        wanted = None if state == "all" else state
+        found = agent.tasks(wanted, server=address(server), at_most=_TASKS_MAX)
         rows = _with_cards(agent, found, address(server))
     if as_json:
         print_json({"tasks": rows})
@@ -339,20 +340,15 @@ def _with_cards(
     agent: Agent, tasks: list[dict[str, Any]], server: str | None
 ) -> list[dict[str, Any]]:
     """Add what a card says and a list does not."""
-    from fedbourse.wire.connection import Connection
-
     market = agent.market(server)
     deals = {deal.task: deal.state for deal in agent.deals.deals() if deal.market == market.key}
-    rows = []
-    with Connection(market.server, market_key=market.key, ca_file=market.ca_file) as line:
-        for task in tasks:
-            card = line.get(f"/v1/tasks/{task['task']}/card")["card"]
-            rows.append(
-                task
-                | {"samples": card["samples"], "card_reward": card["reward"]}
-                | {"deal": deals.get(task["task"])}
-            )
-    return rows
+    cards = agent.cards([task["task"] for task in tasks], server=server)
+    return [
+        task
+        | {"samples": card.samples, "card_reward": card.reward}
+        | {"deal": deals.get(task["task"])}
+        for task, card in zip(tasks, cards, strict=True)
+    ]
 
 
 @device_app.command

@@ -234,6 +234,7 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
         f"registered; the reward and the first total come next. Rules of pay: {event['incentive']}"
     ),
     "joined": lambda event: "joined",
+    "full": lambda event: event["sentence"],
     "following": lambda event: "the market answers; following the task",
     "not-joined": lambda event: f"not joined: {event['sentence']}",
     "planned": lambda event: (

@@ -73,7 +73,7 @@ def open_task(agent: Agent, task: str, *, server: str | None) -> str:
     """Return a task's id; ``latest`` is the newest one that is open."""
     if task != "latest":
         return known_task(task)
-    found = agent.tasks("open", server=server)
+    found = agent.tasks("open", server=server, at_most=1)
     if not found:
         raise NotFound("no task is open that could be the latest")
     return str(found[0]["task"])

@@ -236,6 +236,7 @@ def verify(task: str, /, *, device: DeviceOptions = THE_DEVICE, as_json: Json = 
         Print one JSON document.
     """
     from fedbourse.market.verify import verify_task
+    from fedbourse.wire import bounds
     from fedbourse.wire.connection import Connection
 
     checks: list[Checked] = []
@@ -245,7 +246,11 @@ def verify(task: str, /, *, device: DeviceOptions = THE_DEVICE, as_json: Json = 
             checks.append(replace(check, name=f"device's {check.name.removeprefix('own ')}"))
         market = market_of(agent, deal)
         with Connection(
-            market.server, key=agent.folder.key, market_key=market.key, ca_file=market.ca_file
+            market.server,
+            key=agent.folder.key,
+            market_key=market.key,
+            ca_file=market.ca_file,
+            document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
         ) as line:
-            checks += verify_task(**task_records(line, deal.task))
+            checks += verify_task(**task_records(line, deal.task, bounds.owner_records()))
     show_checks(deal.task, checks, as_json=as_json)

@@ -213,14 +213,10 @@ def pages(
     *,
     cursor: str = "after",
 ) -> Iterator[dict[str, Any]]:
-    """Return the items of a list that comes page by page."""
-    asked = dict(params or {})
-    while True:
-        page = connection.get(path, asked)
-        yield from page[items]
-        if page.get("next") is None:
-            return
-        asked[cursor] = page["next"]
+    """Return the items of a list that comes page by page, for a person."""
+    from fedbourse.wire.bounds import auditor_records
+
+    return connection.pages(path, items, params, cursor=cursor, allowance=auditor_records())
 
 
 def print_json(document: object) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from fedbourse.cli.server_options import OUTPUT, check_writable, plain, print_line, write_bytes
 
-_PAY, _SETTLEMENT = (Group.create_ordered(name) for name in ("Pay", "Settlement"))
+_ASSUMPTIONS, _PAY, _SETTLEMENT = (
+    Group.create_ordered(name) for name in ("Assumptions", "Pay", "Settlement")
+)
 
 
 def card(
     *,
     data: str | None = None,
+    chance: Annotated[float | None, Parameter(group=_ASSUMPTIONS)] = None,
+    ceiling: Annotated[float | None, Parameter(group=_ASSUMPTIONS)] = None,
     vesting: Annotated[Literal["by-round", "upfront"], Parameter(group=_PAY)] = "by-round",
     unearned: Annotated[Literal["fund", "refund", "share"], Parameter(group=_PAY)] = "fund",
     cost: Annotated[Literal["convex", "linear"], Parameter(group=_SETTLEMENT)] = "convex",
@@ -39,6 +43,12 @@ def card(
         Records of your own, FILE[:LABEL_COLUMN] or a name that fedbourse train knows: the card then
         has their columns by name, and the numbers that scale them, so that owners' devices find the
         same columns in their own tables.
+    chance
+        The accuracy of guessing, such as the share of the most frequent class; with data, by
+        default that of a pilot on half of your own records.
+    ceiling
+        The accuracy that training without noise would reach; with data, by default that of the
+        same pilot, by scikit-learn.
     vesting
         by-round: pay follows delivered rounds. upfront: all of it before round 0; an owner that
         then delivers nothing keeps all of its pay.
@@ -62,6 +72,8 @@ def card(
 
     document = example_card(
         data,
+        chance=chance,
+        ceiling=ceiling,
         vesting=vesting,
         unearned=unearned,
         cost=cost,
@@ -70,12 +82,30 @@ def card(
         review_s=review_s,
     )
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    rules = f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}"
+    notes = [
+        f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}",
+        _assumed(document["assumptions"]),
+    ]
     if out is None:
         print(text, end="")
-        print(plain(rules), file=sys.stderr)
+        for note in notes:
+            print(plain(note), file=sys.stderr)
     else:
         check_writable(out, new=not out.exists() or out.is_file())
         write_bytes(out, text.encode())
         print_line(f"an example card is in {out}")
-        print_line(rules)
+        for note in notes:
+            print_line(note)
+
+
+def _assumed(assumptions: dict[str, Any] | None) -> str:
+    """Return in words which accuracy the card assumes, and what to give for another one."""
+    if assumptions is None:
+        return (
+            "assumed accuracy: none, for your records alone do not tell it; give --chance, the "
+            "share of the most frequent class, and --ceiling, the accuracy without noise"
+        )
+    return (
+        f"assumed accuracy: {assumptions['chance']:.1%} by guessing, {assumptions['ceiling']:.1%} "
+        "without noise; --chance and --ceiling say otherwise"
+    )

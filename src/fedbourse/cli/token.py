@@ -164,7 +164,14 @@ def list_tokens(*, server: ServerOptions = NO_OPTIONS, as_json: Json = False) ->
 
 
 @token_app.command
-def revoke(token: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def revoke(
+    token: str,
+    /,
+    *,
+    last: Annotated[bool, Parameter(negative=())] = False,
+    server: ServerOptions = NO_OPTIONS,
+    as_json: Json = False,
+) -> None:
     """End a token at once.
 
     Examples:
@@ -175,6 +182,8 @@ def revoke(token: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json =
     ----------
     token
         The token's id, as `fedbourse token list` shows it; never the token itself.
+    last
+        End it also if it is the last one of an operator: nobody can make or revoke a token then.
     as_json
         Print one JSON document.
     """
@@ -184,7 +193,9 @@ def revoke(token: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json =
             f"TOKEN must be a token's id, as fedbourse token list shows it; found {found}"
         )
     with server.connect() as connection:
-        ended = connection.delete(f"/v1/tokens/{quote(token, safe='')}")
+        ended = connection.delete(
+            f"/v1/tokens/{quote(token, safe='')}", {"last": "true"} if last else None
+        )
     if as_json:
         print_json(ended)
     else:

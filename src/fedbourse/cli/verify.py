@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedbourse.market.verify import Check
+    from fedbourse.wire.bounds import Allowance
     from fedbourse.wire.connection import Connection
 
 _TRIES = 5
@@ -81,6 +82,7 @@ def verify(
         Print one JSON document.
     """
     from fedbourse.market.verify import verify_books, verify_task
+    from fedbourse.wire.bounds import auditor_records
 
     with server.connect() as connection:
         if task == "books":
@@ -94,7 +96,7 @@ def verify(
             )
         else:
             name = task_id(connection, task)
-            records = task_records(connection, name)
+            records = task_records(connection, name, auditor_records())
             checks = verify_task(**records)
             if seen is not None:
                 checks.append(_still_there(seen, records["events"]))
@@ -130,9 +132,13 @@ def _still_there(seen: str, events: list[dict[str, Any]]) -> Check:
     return Check("seen", False, "no event has the hash that was seen: the log was written anew")
 
 
-def task_records(connection: Connection, name: str) -> dict[str, Any]:
+def task_records(connection: Connection, name: str, allowance: Allowance) -> dict[str, Any]:
     """Fetch all that there is for the caller, at one moment of the task, for ``verify_task``."""
     path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
+
+    def listed(path: str, items: str) -> list[dict[str, Any]]:
+        return list(connection.pages(path, items, allowance=allowance))
+
     for _ in range(_TRIES):
         task = connection.get(path)
         before = _stamp(connection, task, escrow)
@@ -140,11 +146,11 @@ def task_records(connection: Connection, name: str) -> dict[str, Any]:
         records = {
             "task": task,
             "card": connection.get(f"{path}/card")["card"],
-            "events": list(pages(connection, f"{path}/events", "events")),
-            "owners": _allowed(lambda: list(pages(connection, f"{path}/lines", "owners"))),
+            "events": listed(f"{path}/events", "events"),
+            "owners": _allowed(lambda: listed(f"{path}/lines", "owners")),
             "own": _own(connection, path),
-            "entries": _allowed(lambda: list(pages(connection, f"{escrow}/statement", "entries"))),
-            "answers": _answers(connection, path, task),
+            "entries": _allowed(lambda: listed(f"{escrow}/statement", "entries")),
+            "answers": _answers(connection, path, task, allowance),
             "escrow_micro": left["balance_micro"] if left else None,
         }
         if _stamp(connection, connection.get(path), escrow) == before:
@@ -157,13 +163,14 @@ def _stamp(connection: Connection, task: dict[str, Any], escrow: str) -> tuple[s
 
 
 def _answers(
-    connection: Connection, path: str, task: dict[str, Any]
+    connection: Connection, path: str, task: dict[str, Any], allowance: Allowance
 ) -> dict[int, list[dict[str, Any]]] | None:
     """Return who answered each round, to somebody who may see it."""
     begun = min(task["round"] + 1, task["rounds"]) if task["state"] in _TRAINED else 0
     found = {}
     for number in range(begun):
-        came = _allowed(partial(connection.get, f"{path}/rounds/{number}/answers"))
+        asked = f"{path}/rounds/{number}/answers"
+        came = _allowed(partial(connection.get, asked, allowance=allowance))
         if came is None:
             return None
         found[number] = came["answers"]

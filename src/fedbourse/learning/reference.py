@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import InvalidData, MissingExtra
@@ -30,6 +31,33 @@ def reference_accuracy(training: Records, validation: Records) -> float:
         warnings.simplefilter("ignore", ConvergenceWarning)
         learner.fit(training.features, training.labels)
     return float(learner.score(validation.features, validation.labels))
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a buyer finds out from records of its own before it pays for any."""
+
+    chance: float
+    """The accuracy of guessing."""
+    ceiling: float
+    """The accuracy without noise."""
+    validation: Records
+    """The half of the records that both were measured on."""
+
+
+def pilot(own: Records, *, seed: int) -> Pilot:
+    """Learn from one half of the records, and measure on the other."""
+    import numpy as np
+
+    order = np.random.default_rng([seed, 1]).permutation(len(own))
+    training, validation = (own.take(np.sort(part)) for part in np.array_split(order, 2))
+    chance, ceiling = majority_accuracy(validation), reference_accuracy(training, validation)
+    if ceiling < chance + 0.01:
+        raise InvalidData(
+            f"a pilot on {len(own)} records finds nothing to learn: {ceiling:.1%} without privacy, "
+            f"{chance:.1%} by guessing"
+        )
+    return Pilot(chance, ceiling, validation)
 
 
 def majority_accuracy(records: Records) -> float:

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import InvalidInput, NotSignedIn
+from fedbourse.errors import Conflict, InvalidInput, NotSignedIn
 from fedbourse.market.parties import SCOPES, Device, Enrolment, Scope, Token, party
 from fedbourse.units import number
 
@@ -67,9 +67,19 @@ def tokens(unit: Unit, caller: Caller, *, after: str, limit: int) -> list[Token]
     return unit.tokens(after=after, limit=limit)
 
 
-def revoke_token(market: Market, unit: Unit, caller: Caller, token_id: str) -> int:
-    """End a token; return when, also if that was long ago."""
+def revoke_token(
+    market: Market, unit: Unit, caller: Caller, token_id: str, *, last: bool = False
+) -> int:
+    """End a token; return when, also if that was long ago.
+
+    The last one of an operator ends only where ``last`` says that this is meant.
+    """
     caller.require("operator")
+    if not last and unit.live_tokens("operator", at_ms=market.now_ms(), limit=2) == [token_id]:
+        raise Conflict(
+            f"token {token_id} is the last one of an operator: without it nobody can make or "
+            "revoke a token; make another one first, or say that it is meant (--last, last=true)"
+        )
     return unit.revoke_token(token_id, at_ms=market.now_ms())
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from fedbourse.ledger import Transfer
     from fedbourse.market.log import Event
-    from fedbourse.market.parties import Device, Enrolment, Token
+    from fedbourse.market.parties import Device, Enrolment, Scope, Token
     from fedbourse.market.payouts import Payout, PayoutStep
     from fedbourse.market.task import (
         Answer,
@@ -350,6 +350,9 @@ class Identities(Protocol):
 
     def tokens(self, *, after: str = "", limit: int) -> list[Token]:
         """Return tokens by id."""
+
+    def live_tokens(self, scope: Scope, *, at_ms: int, limit: int) -> list[str]:
+        """Return the ids of tokens with a scope that have not ended, by id."""
 
     def revoke_token(self, token: str, *, at_ms: int) -> int:
         """End a token, or raise ``NotFound``; return when it ended: the first time counts."""

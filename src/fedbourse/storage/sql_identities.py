@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, exists, select, update
+from sqlalchemy import and_, bindparam, delete, exists, or_, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.parties import Device, Enrolment, Token
@@ -21,6 +21,8 @@ from fedbourse.storage.unit import Part
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
+
+    from fedbourse.market.parties import Scope
 
 
 _DEVICE = select(devices).where(devices.c.id == bindparam("device"))
@@ -50,6 +52,16 @@ class SqlIdentities(Part):
         """Return tokens by id."""
         query = select(tokens).where(tokens.c.id > after).order_by(tokens.c.id).limit(limit)
         return [_token(row) for row in self._run(query)]
+
+    def live_tokens(self, scope: Scope, *, at_ms: int, limit: int) -> list[str]:
+        """Return the ids of tokens with a scope that have not ended, by id."""
+        live = and_(
+            (" " + tokens.c.scopes + " ").contains(f" {scope} "),
+            tokens.c.revoked_ms.is_(None),
+            or_(tokens.c.expires_ms.is_(None), tokens.c.expires_ms > at_ms),
+        )
+        query = select(tokens.c.id).where(live).order_by(tokens.c.id).limit(limit)
+        return [row.id for row in self._run(query)]
 
     def revoke_token(self, token: str, *, at_ms: int) -> int:
         """End a token, or raise ``NotFound``; return when it ended: the first time counts."""

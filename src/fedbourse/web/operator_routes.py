@@ -12,7 +12,7 @@ from fedbourse.web.account_documents import EnrolmentTokenMade, TokenEnded, Toke
 from fedbourse.web.bodies import EnrolmentTokenBody, TokenBody  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.doors import NEEDS_KEY, Known
 from fedbourse.web.openapi import TOKEN
-from fedbourse.web.paths import AfterName, Limit, TokenId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterName, Last, Limit, TokenId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
@@ -85,13 +85,13 @@ def list_tokens(visit: Known, after: AfterName = "", limit: Limit = 100) -> Resp
     dependencies=NEEDS_KEY,
     openapi_extra=TOKEN,
 )
-def revoke_token(visit: Known, id: TokenId) -> Response:
-    """End a token at once."""
+def revoke_token(visit: Known, id: TokenId, last: Last = False) -> Response:
+    """End a token at once; the last one of an operator only where ``last`` says so."""
     market = visit.service.market
     return visit.write(
         lambda unit, caller: {
             "id": id,
-            "revoked_ms": access.revoke_token(market, unit, caller, id),
+            "revoked_ms": access.revoke_token(market, unit, caller, id, last=last),
         }
     )
 

@@ -69,6 +69,7 @@ OwnersAssumed = Annotated[
         description="As if so many were interested, with values as the card assumes them.",
     ),
 ]
+Last = Annotated[bool, Query(description="Whether the last token of an operator may end, too.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Before = Annotated[str | None, Query(pattern=TASK, description="Only tasks older than this one.")]
 Wait = Annotated[

@@ -8,19 +8,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from fedbourse import errors
-from fedbourse.errors import (
-    FedbourseError,
-    InvalidInput,
-    NotSignedIn,
-    Refused,
-    Unreachable,
-)
+from fedbourse.errors import InvalidInput, NotSignedIn, Unreachable
+from fedbourse.wire import bounds
 from fedbourse.wire.address import certificates, market_address
 from fedbourse.wire.canonical import canonical
+from fedbourse.wire.deadline import Deadline
 from fedbourse.wire.json_body import read_json
 from fedbourse.wire.keys import verified
 from fedbourse.wire.messages import market_message
+from fedbourse.wire.refusal import refusal
 from fedbourse.wire.signatures import Request, sign_request
 
 if TYPE_CHECKING:
@@ -28,24 +24,12 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from fedbourse.wire.bounds import Allowance
     from fedbourse.wire.keys import SigningKey
 
 ATTEMPTS = 5
 """How often a request that got no answer is sent, the first time included."""
 _NO_ANSWER = (502, 503, 504)
-_JSON_MAX = 16 * 2**20
-_BYTES_MAX = 64 * 2**20
-_QUIET_S = 60.0
-"""A stream that shows no sign of life for so long is opened again."""
-
-_PATIENCE_MS, _LEAST_BYTES_PER_MS = 60_000, 4
-"""A body that comes more slowly than this, after a while, is given up: it may never end."""
-_DETAIL_MAX = 600
-_ERRORS = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, FedbourseError)
-}
 
 
 @dataclass(frozen=True)
@@ -72,6 +56,7 @@ class Connection:
         key: SigningKey | None = None,
         market_key: str | None = None,
         ca_file: str | None = None,
+        document_bytes_max: int = bounds.DOCUMENT_BYTES_MAX,
         timeout_s: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -87,6 +72,7 @@ class Connection:
         self.server_url = market_address(server_url)
         self._token, self._key, self._market_key = token, key, market_key
         self._timeout_s, self._sleep, self._now_ms = timeout_s, sleep, now_ms
+        self._document_bytes_max, self._deadline = document_bytes_max, Deadline()
         secure = self.server_url.startswith("https:")
         self._client = httpx2.Client(
             base_url=self.server_url,
@@ -114,17 +100,55 @@ class Connection:
         self._client.close()
 
     def get(
-        self, path: str, params: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
+        self,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        at_most: int | None = None,
+        wait_s: float = 0.0,
+        allowance: Allowance | None = None,
     ) -> Any:
-        """Return a document; ``wait_s`` is how long the market was asked to wait with it."""
-        return self._json(self._ask("GET", path, params=params, wait_s=wait_s).content)
+        """Return a document; ``wait_s`` is how long the market was asked to wait with it.
+
+        ``at_most`` bounds its bytes, and ``allowance`` those of all requests that share it.
+        """
+        answer = self._ask(
+            "GET", path, params=params, at_most=at_most, wait_s=wait_s, allowance=allowance
+        )
+        return self._json(answer.content)
+
+    def pages(
+        self,
+        path: str,
+        items: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        allowance: Allowance,
+        cursor: str = "after",
+    ) -> Iterator[dict[str, Any]]:
+        """Return the items of a list that comes page by page, as far as the allowance reaches."""
+        asked = dict(params or {})
+        while True:
+            page = self.get(path, asked, allowance=allowance)
+            found = page.get(items) if isinstance(page, dict) else None
+            if not isinstance(found, list):
+                raise Unreachable(f"{self.server_url} shows a page without {items}")
+            for each in found:
+                if not isinstance(each, dict):
+                    raise Unreachable(f"{self.server_url} lists {each!r:.40} among its {items}")
+                yield each
+            asked[cursor] = page.get("next")
+            if asked[cursor] is None:
+                return
+            if isinstance(asked[cursor], bool) or not isinstance(asked[cursor], int | str):
+                raise Unreachable(f"{self.server_url} goes on at {asked[cursor]!r:.40}")
 
     def fetch(
         self,
         path: str,
         params: Mapping[str, Any] | None = None,
         *,
-        at_most: int = _BYTES_MAX,
+        at_most: int = bounds.MODEL_BYTES_MAX,
         wait_s: float = 0.0,
     ) -> Fetched:
         """Return a body that is no document, such as a model, with what its headers say of it."""
@@ -138,11 +162,14 @@ class Connection:
         """Send a document in place of an earlier one, and return the one that answers it."""
         return self._json(self._write("PUT", path, document, idempotency_key))
 
-    def delete(self, path: str, *, idempotency_key: str = "") -> Any:
+    def delete(
+        self, path: str, params: Mapping[str, Any] | None = None, *, idempotency_key: str = ""
+    ) -> Any:
         """End something, and return the document that answers it."""
-        return self._json(self._write("DELETE", path, None, idempotency_key))
+        headers = _write_headers("application/json", idempotency_key)
+        return self._json(self._ask("DELETE", path, params=params, headers=headers).content)
 
-    def get_bytes(self, path: str, *, at_most: int = _BYTES_MAX) -> bytes:
+    def get_bytes(self, path: str, *, at_most: int = bounds.MODEL_BYTES_MAX) -> bytes:
         """Return a body that is no document, such as a model."""
         return self._ask("GET", path, at_most=at_most).content
 
@@ -214,19 +241,25 @@ class Connection:
 
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         request = self._request("GET", path, headers=headers)
-        request.extensions["timeout"] = httpx2.Timeout(self._timeout_s, read=_QUIET_S).as_dict()
-        response = self._client.send(request, stream=True)
+        quiet = httpx2.Timeout(self._timeout_s, read=bounds.QUIET_S)
+        request.extensions["timeout"] = quiet.as_dict()
+        with self._deadline.within(bounds.PATIENCE_S):
+            response = self._client.send(request, stream=True)
         try:
             if response.status_code == 204:
                 raise _Ended
             if response.status_code != 200:
                 self._refuse(response)
-            for message in httpx2.EventSource(response):
+            for message in httpx2.EventSource(response, bounds.EVENT_BYTES_MAX):
                 if not message.data:
                     continue
-                event = read_json(message.data.encode())
-                if not isinstance(event, dict) or not isinstance(event.get("sequence"), int):
-                    raise Unreachable(f"{self.server_url} streams something else than events")
+                event = self._json(message.data.encode())
+                number = event.get("sequence") if isinstance(event, dict) else None
+                if not isinstance(number, int) or number <= after:
+                    raise Unreachable(
+                        f"{self.server_url} streams something else than events after {after}"
+                    )
+                after = number
                 yield event
         finally:
             response.close()
@@ -244,12 +277,14 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         content: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        at_most: int = _JSON_MAX,
+        at_most: int | None = None,
         wait_s: float = 0.0,
+        allowance: Allowance | None = None,
     ) -> Fetched:
         """Send a request until it is answered, and return the answer."""
         import httpx2
 
+        most = self._document_bytes_max if at_most is None else at_most
         for attempt in range(1, ATTEMPTS + 1):
             # Signed afresh each time: the market accepts a nonce once, also where the answer to it
             # was lost.
@@ -257,17 +292,26 @@ class Connection:
             if wait_s > 0:
                 patience = httpx2.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
                 request.extensions["timeout"] = patience.as_dict()
+            if allowance is not None:
+                allowance.take_request()
             try:
-                response = self._client.send(request, stream=True)
+                head_s = bounds.PATIENCE_S + wait_s + len(content) / bounds.BYTES_PER_S_MIN
+                with self._deadline.within(head_s):
+                    response = self._client.send(request, stream=True)
                 try:
                     if response.status_code not in _NO_ANSWER or attempt == ATTEMPTS:
                         if not response.is_success:
                             self._refuse(response)
                         said = {name.lower(): value for name, value in response.headers.items()}
-                        return Fetched(response.status_code, said, self._body(response, at_most))
+                        body = self._body(response, most)
+                        if allowance is not None:
+                            allowance.take_bytes(len(body))
+                        return Fetched(response.status_code, said, body)
                 finally:
                     response.close()
             except httpx2.TransportError as error:
+                if self._deadline.passed:
+                    self._unreachable("it takes too long, a little at a time")
                 if attempt == ATTEMPTS or isinstance(error, httpx2.ProxyError):
                     self._unreachable(error)
             self._sleep(_pause_s(attempt))
@@ -288,6 +332,7 @@ class Connection:
         request = self._client.build_request(
             method, path, params=given or None, content=content or None, headers=dict(headers or {})
         )
+        request.extensions["trace"] = self._deadline.trace
         if self._token is not None:
             request.headers["Authorization"] = f"Bearer {self._token}"
         if self._key is not None:
@@ -309,23 +354,27 @@ class Connection:
     def _body(self, response: httpx2.Response, at_most: int) -> bytes:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise Unreachable(f"{self.server_url} answers in a compressed form that was not asked")
-        parts, size, begun_ms = [], 0, self._now_ms()
-        for part in response.iter_bytes():
-            size += len(part)
-            if self._now_ms() - begun_ms > _PATIENCE_MS + size / _LEAST_BYTES_PER_MS:
-                raise Unreachable(f"{self.server_url} answers too slowly: {size} bytes so far")
-            if size > at_most:
-                raise Unreachable(
-                    f"{self.server_url} answers with more than the {at_most} bytes that are read"
-                )
-            parts.append(part)
-        return b"".join(parts)
+        body, begun_ms = bytearray(), self._now_ms()  # not a list: parts may be of a byte each
+        with self._deadline.within(bounds.PATIENCE_S + at_most / bounds.BYTES_PER_S_MIN):
+            for part in response.iter_bytes():
+                body += part
+                took_s = (self._now_ms() - begun_ms) / 1000
+                if took_s > bounds.PATIENCE_S + len(body) / bounds.BYTES_PER_S_MIN:
+                    raise Unreachable(
+                        f"{self.server_url} answers too slowly: {len(body)} bytes so far"
+                    )
+                if len(body) > at_most:
+                    raise Unreachable(
+                        f"{self.server_url} answers with more than the {at_most} bytes that are "
+                        "read"
+                    )
+        return bytes(body)
 
     def _json(self, content: bytes) -> Any:
         if not content:
             return None
         try:
-            return read_json(content)
+            return read_json(content, bytes_per_value_min=bounds.BYTES_PER_VALUE_MIN)
         except InvalidInput as error:
             raise Unreachable(f"{self.server_url} does not answer like a market: {error}") from None
 
@@ -336,30 +385,16 @@ class Connection:
                 f"{self.server_url} sends on to {response.headers.get('location', '')!a:.80}; "
                 "redirects are not followed, so name the market's own address"
             )
-        body = self._body(response, _JSON_MAX)
+        try:
+            body = self._body(response, bounds.PROBLEM_BYTES_MAX)
+        except Unreachable:  # no problem is so long
+            body = b""
         raise refusal(self.server_url, response.status_code, body)
 
     def _unreachable(self, error: object) -> NoReturn:
         raise Unreachable(
             f"{self.server_url} does not answer: {error or type(error).__name__!s:.200}"
         ) from None
-
-
-def refusal(server_url: str, status: int, body: bytes) -> FedbourseError:
-    """Return the error that an answer stands for: the class that its code names, its sentence."""
-    try:
-        problem = read_json(body)
-    except InvalidInput:
-        problem = None
-    detail = problem.get("detail") if isinstance(problem, dict) else None
-    kind = _ERRORS.get(str(problem.get("code"))) if isinstance(problem, dict) else None
-    if not isinstance(detail, str) or kind is None:
-        return Unreachable(f"{server_url} answers with status {status} and without a known reason")
-    # Shown on a terminal: no escape sequences from a stranger.
-    sentence = "".join(c if c.isprintable() else " " for c in detail[:_DETAIL_MAX])
-    if kind is Refused:
-        return Refused(str(problem.get("reason", "")), sentence)
-    return kind(sentence)
 
 
 class _Ended(Exception):

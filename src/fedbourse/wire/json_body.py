@@ -13,10 +13,12 @@ DEPTH_MAX = 20
 DIGITS_MAX = 18
 """Whole numbers of this many digits fit the databases' 64 bits."""
 _NUMBER_MAX = 60
+_SMALL_BYTES = 2**16
+"""What is no longer takes little memory, whatever it holds."""
 
 
-def read_json(content: bytes) -> Any:
-    """Return the document in a body.
+def read_json(content: bytes, *, bytes_per_value_min: int = 0) -> Any:
+    """Return the document in a body; one with too many values for its size is refused.
 
     >>> read_json(b'{"reward": 2.5}')
     {'reward': 2.5}
@@ -25,6 +27,14 @@ def read_json(content: bytes) -> Any:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"a body must be UTF-8; byte {error.start} is not") from None
+    if len(content) > _SMALL_BYTES and bytes_per_value_min:
+        # Before anything is made of them. Commas in texts count too, and are never so many.
+        values = 1 + sum(map(text.count, ",[{"))
+        if values * bytes_per_value_min > len(content):
+            raise InvalidInput(
+                f"a body of {len(content)} bytes holds about {values} values; at most one in "
+                f"{bytes_per_value_min} bytes is read"
+            )
     try:
         document = _DECODER.decode(text)
     except json.JSONDecodeError as error:

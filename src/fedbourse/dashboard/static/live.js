@@ -28,8 +28,9 @@ document.addEventListener("DOMContentLoaded", () => {
       if (ended) return;
       lost = true;
       say("reconnecting", "lost");
-      // The browser comes back by itself, unless it was told something else than a stream.
-      if (source.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS);
+      // The browser comes back by itself, unless it was told something else than a stream, such as
+      // that every event was sent: then the page says whether the task has ended.
+      if (source.readyState === EventSource.CLOSED) { soon.page(); setTimeout(connect, RETRY_MS); }
     };
     for (const kind of KINDS) source.addEventListener(kind, (event) => happened(kind, JSON.parse(event.data)));
   };
@@ -45,24 +46,27 @@ document.addEventListener("DOMContentLoaded", () => {
       soon.judge();
       return;
     }
-    if (kind === "completed" || kind === "cancelled") {
-      ended = true;
-      source.close();
-      say(kind, "");
-    }
-    if (kind === "cancelled") { location.reload(); return; }
-    soon.page();
-    if (kind === "completed") { soon.figures(); soon.judge(); }
+    if (kind === "completed" || kind === "cancelled") end(kind);
+    else soon.page();
+  };
+  const end = (state) => {
+    if (ended) return;
+    ended = true;
+    source?.close();
+    say(state, "");
+    if (state === "cancelled") { location.reload(); return; }
+    soon.page(); soon.figures(); soon.judge();
   };
 
-  // Each thing is done at once, and again after a pause where it was asked for meanwhile.
+  // Each thing is done at once, and again after a pause where it was asked for meanwhile, or where it
+  // failed and no event will ask again.
   const paced = (work) => {
     let busy = false, again = false;
     const run = async () => {
       if (busy) { again = true; return; }
       busy = true;
       const rest = new Promise((done) => setTimeout(done, PAUSE_MS));
-      try { await work(); } catch { /* the next event asks again */ }
+      try { await work(); } catch { again = again || ended; }
       await rest;
       busy = false;
       if (again) { again = false; run(); }
@@ -87,6 +91,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const soon = {
     figures: paced(async () => {
       draw();
+      if (live.dataset.began !== "1") return;
       const page = await parsed(`/tasks/${task}/live`);
       for (const part of ["#live-figures", "#rounds-table"]) swap(page, part);
       const top = document.querySelector("main > .facts > div:last-child b");
@@ -96,14 +101,19 @@ document.addEventListener("DOMContentLoaded", () => {
       const page = await parsed(location.pathname);
       for (const part of ["main > .page-head", "main > .steps", "main > .facts", "#task-notices"]) swap(page, part);
       // Not while somebody reads or tabs there.
-      if (!document.getElementById("buyer-actions")?.contains(document.activeElement)) swap(page, "#buyer-actions");
+      const parts = ["#buyer-actions", "#owner-actions", "main > .task-card"];
+      const busy = parts.filter((part) => document.querySelector(part)?.contains(document.activeElement));
+      for (const part of parts) if (!busy.includes(part)) swap(page, part);
       if (live.dataset.began !== "1" && page.getElementById("live")?.dataset.began === "1") {
         swap(page, "#live");
+        // What the stream still tells of meanwhile is heard, the end above all.
         live = document.getElementById("live");
-        seen = Math.max(seen, Number(live.dataset.after));
         start();
-        say("live", "live");
+        say(ended ? "completed" : "live", ended ? "" : "live");
       }
+      const now = page.getElementById("live")?.dataset;
+      if (now?.streams === "0") end(now.state);
+      if (ended && busy.length) throw new Error("looked at again once nobody reads there");
     }),
     judge: paced(async () => { await measure(); }),
   };
@@ -127,6 +137,8 @@ document.addEventListener("DOMContentLoaded", () => {
     if (!box || !window.uPlot) return;
     const signed = Number(live.dataset.signed), total = Number(live.dataset.rounds);
     const x = [...answered.keys()].sort((a, b) => a - b).slice(-DRAWN);
+    box.parentElement.hidden = !x.length; // no bars, no legend
+    if (!x.length) return;
     // Missing ones stand on top of those that answered: both reach up to all who signed.
     const data = [x, x.map(() => signed), x.map((round) => answered.get(round))];
     if (!charts.answers) {
@@ -175,7 +187,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const last = points[x.at(-1)];
     told(`After ${x.at(-1)} rounds: accuracy ${(100 * last.accuracy).toFixed(1)} %, loss ${last.loss.toPrecision(4)}.`);
     // One point is no curve: the sentence says it all.
-    figure.querySelector(".plot").hidden = x.length < 2;
+    figure.querySelector(".plot").hidden = document.getElementById("judged-legend").hidden = x.length < 2;
     if (!window.uPlot || x.length < 2) return;
     const data = [x, x.map((round) => 100 * points[round].accuracy), x.map((round) => points[round].loss)];
     const total = Number(live.dataset.rounds);
