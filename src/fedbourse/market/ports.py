@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fedbourse.ledger import Transfer
     from fedbourse.market.log import Event
+    from fedbourse.market.merkle import Place
     from fedbourse.market.parties import Device, Enrolment, Token
     from fedbourse.market.task import (
         Answer,
@@ -165,7 +166,7 @@ class Participation(Protocol):
         """Return how many lines there are, or how many are in a state."""
 
     def drop_lines(self, task: str) -> None:
-        """Forget a settlement that is made again."""
+        """Forget a settlement that is made again, with the nodes of its tree."""
 
     def decide_line(
         self, task: str, owner: str, state: LineState, *, signature: str | None = None
@@ -180,6 +181,22 @@ class Participation(Protocol):
 
     def erase(self, task: str, owner: str) -> None:
         """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""
+
+
+class Trees(Protocol):
+    """The Merkle trees over settlements: see ``merkle``."""
+
+    def add_nodes(self, task: str, nodes: Iterable[tuple[Place, str]]) -> None:
+        """Store the nodes over a settlement's lines."""
+
+    def nodes(self, task: str, places: Collection[Place]) -> dict[Place, str]:
+        """Return the nodes at these places."""
+
+    def leaves_near(self, line: Line, positions: range) -> list[str]:
+        """Return the leaves at those of these positions, around a line's own, that there are."""
+
+    def last_position(self, task: str) -> int:
+        """Return the position of a settlement's last line."""
 
 
 class Rounds(Protocol):
@@ -325,7 +342,7 @@ class Identities(Protocol):
         """Forget what has expired, nonces and sessions, and responses kept before a moment."""
 
 
-class Unit(Tasks, Participation, Rounds, Books, Identities, Protocol):
+class Unit(Tasks, Participation, Trees, Rounds, Books, Identities, Protocol):
     """One transaction."""
 
     def savepoint(self) -> AbstractContextManager[None]:

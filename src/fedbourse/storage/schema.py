@@ -182,6 +182,18 @@ lines = Table(
     sqlite_with_rowid=False,
 )
 
+# The tree over a task's lines, from the tops of blocks of lines upwards.
+nodes = Table(
+    "nodes",
+    metadata,
+    _task(),
+    _number("height"),
+    _number("position"),
+    _text("hash"),
+    PrimaryKeyConstraint("task", "height", "position"),
+    sqlite_with_rowid=False,
+)
+
 rounds = Table(
     "rounds",
     metadata,

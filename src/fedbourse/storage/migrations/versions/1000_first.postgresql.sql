@@ -204,6 +204,15 @@ CREATE TABLE lines (
   CONSTRAINT fk_lines_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
 
+CREATE TABLE nodes (
+  task TEXT COLLATE "C" NOT NULL,
+  height BIGINT NOT NULL,
+  position BIGINT NOT NULL,
+  hash TEXT NOT NULL,
+  CONSTRAINT pk_nodes PRIMARY KEY (task, height, position),
+  CONSTRAINT fk_nodes_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+
 CREATE TABLE replies (
   task TEXT COLLATE "C" NOT NULL,
   tick BIGINT NOT NULL,

@@ -212,6 +212,16 @@ CREATE TABLE lines (
 )
  WITHOUT ROWID
 
+CREATE TABLE nodes (
+  task TEXT NOT NULL,
+  height BIGINT NOT NULL,
+  position BIGINT NOT NULL,
+  hash TEXT NOT NULL,
+  CONSTRAINT pk_nodes PRIMARY KEY (task, height, position),
+  CONSTRAINT fk_nodes_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
 CREATE TABLE replies (
   task TEXT NOT NULL,
   tick BIGINT NOT NULL,
