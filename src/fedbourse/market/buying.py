@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
 from fedbourse.market import merkle
+from fedbourse.market.heads import next_opening
 from fedbourse.market.lifecycle import ENDED, Command
 from fedbourse.market.offers import choose_reward, first_total, micro_credits_of, reported_to
 from fedbourse.market.price_discovery import announce_tick
@@ -74,12 +75,16 @@ def open_task(
     route = task.buyer, escrow(task.id)
     market.pay(unit, f"{task.id}/escrow", route, reserve, "the whole reward is reserved")
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.interest_s))
+    place = next_opening(unit)
     body = {
         "deadline_ms": task.deadline_ms,
         "reserved_micro": reserve,
         "fund": market.fund,
+        **place,
     }
-    return market.record(unit, task, "opened", body)
+    task = market.record(unit, task, "opened", body)
+    unit.add_opening(place["opening"], task)
+    return task
 
 
 def announce(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:

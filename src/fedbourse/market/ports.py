@@ -77,6 +77,15 @@ class Tasks(Protocol):
     def events(self, task: str, *, after: int = -1, limit: int) -> list[Event]:
         """Return the events after a sequence number, in order."""
 
+    def add_opening(self, number: int, task: Task) -> None:
+        """Store that the task whose last event this is was opened as this one of all tasks."""
+
+    def last_opening(self, *, lock: bool = False) -> Event | None:
+        """Return the event that opened a task last; locked, no other task opens meanwhile."""
+
+    def openings(self, *, after: int = -1, limit: int) -> list[Event]:
+        """Return the events that opened tasks, in the order of opening, after a number."""
+
 
 class Participation(Protocol):
     """What owners said and were promised. Lists are in the order of owners' names (code points)."""

@@ -17,6 +17,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -108,6 +109,18 @@ events = Table(
     _text("hash"),
     PrimaryKeyConstraint("task", "sequence"),
     _not_negative("sequence"),
+)
+
+# The order in which tasks were opened, and the event that opened each: the market's log.
+openings = Table(
+    "openings",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),
+    _name("task"),
+    _number("sequence"),
+    ForeignKeyConstraint(["task", "sequence"], ["events.task", "events.sequence"]),
+    UniqueConstraint("task"),
+    sqlite_with_rowid=False,
 )
 
 # Rows of one task lie together in the order of owners, since settlements read them so.

@@ -168,6 +168,15 @@ CREATE TABLE exits (
 
 CREATE INDEX ix_exits_owner ON exits (owner)
 
+CREATE TABLE openings (
+  number BIGINT NOT NULL,
+  task TEXT COLLATE "C" NOT NULL,
+  sequence BIGINT NOT NULL,
+  CONSTRAINT pk_openings PRIMARY KEY (number),
+  CONSTRAINT fk_openings_task FOREIGN KEY(task, sequence) REFERENCES events (task, sequence),
+  CONSTRAINT uq_openings_task UNIQUE (task)
+)
+
 CREATE TABLE interests (
   task TEXT COLLATE "C" NOT NULL,
   owner TEXT COLLATE "C" NOT NULL,

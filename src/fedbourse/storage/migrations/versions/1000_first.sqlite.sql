@@ -174,6 +174,16 @@ CREATE TABLE exits (
 
 CREATE INDEX ix_exits_owner ON exits (owner)
 
+CREATE TABLE openings (
+  number BIGINT NOT NULL,
+  task TEXT NOT NULL,
+  sequence BIGINT NOT NULL,
+  CONSTRAINT pk_openings PRIMARY KEY (number),
+  CONSTRAINT fk_openings_task FOREIGN KEY(task, sequence) REFERENCES events (task, sequence),
+  CONSTRAINT uq_openings_task UNIQUE (task)
+)
+ WITHOUT ROWID
+
 CREATE TABLE interests (
   task TEXT NOT NULL,
   owner TEXT NOT NULL,
