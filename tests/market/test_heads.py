@@ -1,9 +1,11 @@
 """Heads of logs: openings form one chain, and a log that does not extend a head is found out."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
+from sqlalchemy import text
 
 from fedbourse.errors import InvalidInput, NotFound
 from fedbourse.market import buying
@@ -13,7 +15,7 @@ from fedbourse.market.verify import SignedHead, verify_head
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.keys import SigningKey
 from fedbourse.wire.messages import log_head_message
-from market.trading import BUYER, Trading, card
+from market.trading import BUYER, Trading, caller, card
 
 KEY = SigningKey.generate()
 TASK, OTHER = "0" * 24, "1" * 24
@@ -25,8 +27,7 @@ def test_the_market_s_log_is_a_chain_of_the_events_that_opened_tasks(store) -> N
     assert trading.see(head_of_market) == Head("market", 0, "")
     drafts = [trading.do(buying.create, BUYER, card()).id for _ in range(9)]
     never_opened = drafts.pop()
-    with ThreadPoolExecutor(4) as pool:  # those who open at once do not take the same place
-        opened = list(pool.map(lambda id: trading.do(buying.open_task, BUYER, id), drafts))
+    opened = [trading.do(buying.open_task, BUYER, draft) for draft in drafts]
     with store.read() as unit:
         chain = unit.openings(limit=100)
         assert unit.openings(after=3, limit=2) == chain[4:6]
@@ -41,6 +42,30 @@ def test_the_market_s_log_is_a_chain_of_the_events_that_opened_tasks(store) -> N
     )
     with pytest.raises(NotFound):
         trading.see(head_of_task, None, never_opened)
+
+
+def test_two_who_open_tasks_at_once_do_not_take_the_same_place(store, kind) -> None:
+    trading, bell = Trading(store), caller("buyer:bell")
+    for who in (BUYER, bell):
+        trading.fund(10**9, party=who.party, reference=who.party)
+    first, second = (trading.do(buying.create, who, card()).id for who in (BUYER, bell))
+    with ThreadPoolExecutor(1) as pool:
+        with store.begin() as unit:
+            buying.open_task(trading.market, unit, BUYER, first)
+            other = pool.submit(trading.do, buying.open_task, bell, second)
+            until = time.monotonic() + 60
+            while kind == "postgresql" and not waits(store):
+                assert time.monotonic() < until
+        other.result()
+    with store.read() as unit:
+        assert [event.task for event in unit.openings(limit=9)] == [first, second]
+
+
+def waits(store) -> bool:
+    """Say whether a transaction waits for another one."""
+    with store.read() as unit:
+        query = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return unit._connection.scalar(query) > 0
 
 
 def signed(of, length, hash, key=KEY):
