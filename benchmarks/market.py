@@ -31,12 +31,12 @@ sys.path[:0] = [str(TESTS), str(TESTS / "market")]  # this file would hide a pac
 
 from typing import TYPE_CHECKING
 
-from trading import Owner, Trading
+from trading import Owner, Trading, caller
 
 from databases import PostgresServer
 from equilibrium import processor, row
 from fedbourse import __version__
-from fedbourse.market import clock, log
+from fedbourse.market import clock, log, views
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import interests, replies
 from fedbourse.wire.card import Deadlines
@@ -67,7 +67,8 @@ SETTLEMENT = """
 
 From the replies in the database to payments that sum to R exactly: the last tick is closed, all
 replies are summed and hashed, and salted hashes, the Merkle root and all lines are stored, in one
-transaction, its commit included. A bare insert is the one above.
+transaction, its commit included. A bare insert is the one above. A proof is the path from one line
+to the root, as its owner may ask for it: the median of many.
 """
 
 
@@ -210,8 +211,8 @@ def measure_plans(url: str, *, count: int, turns: int, threads: int) -> tuple[Lo
     return middle(plan_loads[1:]), middle(bare_loads[1:])
 
 
-def measure_settlement(url: str, owners: int) -> float:
-    """Return how long it takes to settle the plans of many owners, in seconds."""
+def measure_settlement(url: str, owners: int) -> tuple[float, float]:
+    """Return how long it takes to settle the plans of many owners, and then a proof, in seconds."""
     with SqlStore(url) as store:
         trading = Trading(store)
         trading.fund(10**9, reference=secrets.token_hex(4))
@@ -240,7 +241,15 @@ def measure_settlement(url: str, owners: int) -> float:
         took = time.perf_counter() - start_s
         payments = sum(line.payment for line in trading.lines(task.id))
         assert payments == trading.task(task.id).reward
-    return took
+        proofs = [measure_proof(trading, task.id, name) for name in names[:: owners // 50]]
+    return took, median(proofs)
+
+
+def measure_proof(trading: Trading, task: str, owner: str) -> float:
+    """Return how long one owner's proof takes, in seconds."""
+    start_s = time.perf_counter()
+    trading.see(views.proof, caller(owner), task)
+    return time.perf_counter() - start_s
 
 
 def main() -> None:
@@ -266,13 +275,20 @@ def main() -> None:
     with databases() as urls:
         bares = plans_table(urls, options)
         print(SETTLEMENT)
-        row("database", "plans", "seconds", "us a plan", "in bare inserts, a plan")
-        row("---", *["---:"] * 4)
+        row("database", "plans", "seconds", "us a plan", "in bare inserts, a plan", "a proof, ms")
+        row("---", *["---:"] * 5)
         for name, url in urls.items():
             for owners in options.owners:
-                took = measure_settlement(url, owners)
+                took, proof_s = measure_settlement(url, owners)
                 each = took / owners
-                row(name, owners, f"{took:.2f}", f"{each * 1e6:.0f}", f"{each * bares[name]:.3f}")
+                row(
+                    name,
+                    owners,
+                    f"{took:.2f}",
+                    f"{each * 1e6:.0f}",
+                    f"{each * bares[name]:.3f}",
+                    f"{proof_s * 1e3:.1f}",
+                )
 
 
 def plans_table(urls: dict[str, str], options: argparse.Namespace) -> dict[str, float]:

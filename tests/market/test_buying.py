@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
-from fedbourse.market import buying, log, selling
+from fedbourse.market import buying, merkle, selling
 from fedbourse.market.service import escrow
 from fedbourse.market.task import State
 from fedbourse.wire.card import Assumptions
@@ -102,12 +102,12 @@ def test_the_settlement_in_the_log_vouches_for_every_line(trading) -> None:
     settled = trading.events(task.id)[-1].body
     leaves = [line.leaf for line in lines]
     assert [line.position for line in lines] == list(range(len(lines)))
-    assert settled["lines_root"] == log.root(leaves)
+    assert settled["lines_root"] == merkle.root(leaves)
     total = sum(Fraction(line.budget) for line in lines)
     for line in lines:
         assert abs(line.payment - R * Fraction(line.budget) / total) < 1
-        path = log.proof(leaves, line.position)
-        assert log.proves(
+        path = merkle.proof(leaves, line.position)
+        assert merkle.proves(
             path,
             leaf=line.leaf,
             position=line.position,

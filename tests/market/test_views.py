@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fedbourse.errors import Conflict, NotAllowed, NotFound
-from fedbourse.market import buying, log, selling, views
+from fedbourse.market import buying, merkle, selling, views
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import query_message
@@ -82,7 +82,7 @@ def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
         assert {mine[part]["owner"] for part in ("interest", "plan", "line")} == {owner.name}
         found = trading.see(views.proof, owner.caller, task.id)
         assert found["root"] == settled["lines_root"]
-        assert log.proves(
+        assert merkle.proves(
             found["path"],
             leaf=mine["line"]["leaf"],
             position=found["position"],

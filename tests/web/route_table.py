@@ -73,6 +73,8 @@ def nothing(world):
 TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/health"): Entry(EVERYBODY, "stranger", at("/v1/health")),
     ("GET", "/v1/market"): Entry(EVERYBODY, "stranger", at("/v1/market")),
+    ("GET", "/v1/log"): Entry(EVERYBODY, "stranger", at("/v1/log")),
+    ("GET", "/v1/log/head"): Entry(EVERYBODY, "stranger", at("/v1/log/head")),
     ("GET", "/v1/me"): Entry(KNOWN, "owner's device", at("/v1/me")),
     ("GET", "/v1/tasks"): Entry(EVERYBODY, "stranger", at("/v1/tasks")),
     ("GET", "/v1/tasks/{task}"): Entry(ITS_BUYER | READERS, "buyer", task("draft")),
@@ -80,6 +82,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/events"): Entry(
         ITS_BUYER | READERS, "buyer", task("draft", "/events")
     ),
+    ("GET", "/v1/tasks/{task}/head"): Entry(ITS_BUYER | READERS, "buyer", task("draft", "/head")),
     # A stream of a draft would not end; that of a task that has ended is everybody's.
     ("GET", "/v1/tasks/{task}/stream"): Entry(EVERYBODY, "stranger", task("completed", "/stream")),
     ("GET", "/v1/tasks/{task}/report"): Entry(

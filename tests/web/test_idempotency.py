@@ -10,7 +10,7 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from fedbourse.market import clock, log
+from fedbourse.market import clock, merkle
 from web.servers import served
 from web.worlds import Person, World, dump, signed
 
@@ -221,4 +221,4 @@ def test_a_reply_that_was_acknowledged_counts_and_none_is_acknowledged_after(wor
         owner: [said["leaf"]] for owner, said in last.items()
     }
     closing = events.get("last-tick") or events["ticked"]
-    assert closing["replies_root"] == log.root([last[owner]["leaf"] for owner in sorted(last)])
+    assert closing["replies_root"] == merkle.root([last[owner]["leaf"] for owner in sorted(last)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path  # noqa: TC003 - cyclopts reads it
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
@@ -18,12 +19,18 @@ from fedbourse.cli.server_options import (
     print_table,
     task_id,
 )
-from fedbourse.errors import BooksDiffer, Conflict, NotAllowed, NotFound, NotSignedIn
+from fedbourse.errors import (
+    BooksDiffer,
+    Conflict,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fedbourse.market.verify import Check
     from fedbourse.wire.bounds import Allowance
     from fedbourse.wire.connection import Connection
 
@@ -53,7 +60,8 @@ def verify(
     task: str,
     /,
     *,
-    seen: str | None = None,
+    seen: tuple[Path, ...] = (),
+    save_seen: Path | None = None,
     server: ServerOptions = NO_OPTIONS,
     as_json: Json = False,
 ) -> None:
@@ -63,6 +71,9 @@ def verify(
     taken at its word: everything with an auditor's token, the own line and the totals with an
     owner's, the public log without any. Ends with exit code 15 if something differs.
 
+    With --seen, logs are compared with heads that the market signed before, and nothing else is
+    recomputed: only what came later is read.
+
     Examples:
 
         fedbourse verify latest
@@ -71,21 +82,35 @@ def verify(
 
         fedbourse verify books --token-file auditor.token
 
+        fedbourse verify latest --save-seen heads.json
+
+        fedbourse verify log --seen heads.json --save-seen heads.json
+
     Parameters
     ----------
     task
         The task's id, or latest; or books, to recompute every balance of the market from all
-        transfers (for auditors and the operator).
+        transfers (for auditors and the operator); or log, for the list of all tasks that were
+        opened, and the log of each task that a file of --seen knows.
     seen
-        A hash that the end of the task's log had once: the log must still hold it.
+        A file of --save-seen, perhaps somebody else's: the logs must extend the heads in it. Given
+        several times, the market must have shown all of them one log.
+    save_seen
+        A file to store the signed heads of the logs in, once nothing differs. One that is there
+        already is compared like those of --seen, and keeps its other heads.
     as_json
         Print one JSON document.
     """
+    from fedbourse.cli.seen_heads import SeenHeads
+    from fedbourse.market.heads import MARKET_LOG, Head
     from fedbourse.market.verify import verify_books, verify_task
     from fedbourse.wire.bounds import auditor_records
 
+    heads = SeenHeads.read(seen, save_seen)
     with server.connect() as connection:
         if task == "books":
+            if seen or save_seen:
+                raise InvalidInput("books have no head; --seen and --save-seen are for logs")
             name = task
             entries = list(pages(connection, "/v1/transfers", "entries"))
             last = max((int(entry["sequence"]) for entry in entries), default=0)
@@ -94,13 +119,19 @@ def verify(
                 accounts=list(pages(connection, "/v1/accounts", "accounts")),
                 meanwhile=list(pages(connection, "/v1/transfers", "entries", {"after": last})),
             )
+        elif task == "log":
+            name, checks = task, heads.compare(connection, heads.logs)
         else:
-            name = task_id(connection, task)
-            records = task_records(connection, name, auditor_records())
-            checks = verify_task(**records)
-            if seen is not None:
-                checks.append(_still_there(seen, records["events"]))
+            name, checks, read = task_id(connection, task), [], None
+            if not seen:
+                records = task_records(connection, name, auditor_records())
+                checks = verify_task(**records)
+                read = Head(name, records["task"]["events"], records["task"]["last_hash"])
+            if seen or save_seen:
+                checks += heads.compare(connection, (MARKET_LOG, name), read=read)
     show_checks(name, checks, as_json=as_json)
+    if save_seen is not None:
+        heads.save(save_seen)
 
 
 def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
@@ -120,16 +151,6 @@ def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
     wrong = [check.name for check in checks if check.passed is False]
     if wrong:
         raise BooksDiffer(f"{name}: {len(wrong)} checks differ: {', '.join(wrong)}")
-
-
-def _still_there(seen: str, events: list[dict[str, Any]]) -> Check:
-    """Check that the log holds an event that somebody saw before."""
-    from fedbourse.market.verify import Check
-
-    for event in events:
-        if event["hash"] == seen:
-            return Check("seen", True, f"the hash that was seen is event {event['sequence']}'s")
-    return Check("seen", False, "no event has the hash that was seen: the log was written anew")
 
 
 def task_records(connection: Connection, name: str, allowance: Allowance) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
-from fedbourse.market import log
+from fedbourse.market import merkle
+from fedbourse.market.heads import next_opening
 from fedbourse.market.lifecycle import ENDED, Command
 from fedbourse.market.offers import choose_reward, first_total, micro_credits_of, reported_to
 from fedbourse.market.price_discovery import announce_tick
@@ -74,18 +75,22 @@ def open_task(
     route = task.buyer, escrow(task.id)
     market.pay(unit, f"{task.id}/escrow", route, reserve, "the whole reward is reserved")
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.interest_s))
+    place = next_opening(unit)
     body = {
         "deadline_ms": task.deadline_ms,
         "reserved_micro": reserve,
         "fund": market.fund,
+        **place,
     }
-    return market.record(unit, task, "opened", body)
+    task = market.record(unit, task, "opened", body)
+    unit.add_opening(place["opening"], task)
+    return task
 
 
 def announce(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
     """Fix R, give back what was reserved beyond it, and announce the first P."""
     task = taken(unit, caller, task_id, Command.ANNOUNCE)
-    tree, told = log.Root(), 0
+    tree, told = merkle.Root(), 0
     for values, leaves in unit.columns("interests", task.id, "value", "leaf"):
         tree.add(leaves)
         told += len(values) - values.count(None)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fedbourse.ledger import Transfer
     from fedbourse.market.log import Event
+    from fedbourse.market.merkle import Place
     from fedbourse.market.parties import Device, Enrolment, Scope, Token
     from fedbourse.market.payouts import Payout, PayoutStep
     from fedbourse.market.task import (
@@ -96,6 +97,15 @@ class Tasks(Protocol):
 
     def events(self, task: str, *, after: int = -1, limit: int) -> list[Event]:
         """Return the events after a sequence number, in order."""
+
+    def add_opening(self, number: int, task: Task) -> None:
+        """Store that the task whose last event this is was opened as this one of all tasks."""
+
+    def last_opening(self, *, lock: bool = False) -> Event | None:
+        """Return the event that opened a task last; locked, no other task opens meanwhile."""
+
+    def openings(self, *, after: int = -1, limit: int) -> list[Event]:
+        """Return the events that opened tasks, in the order of opening, after a number."""
 
 
 class Participation(Protocol):
@@ -189,7 +199,7 @@ class Participation(Protocol):
         """Return how many lines there are, or how many are in a state."""
 
     def drop_lines(self, task: str) -> None:
-        """Forget a settlement that is made again."""
+        """Forget a settlement that is made again, with the nodes of its tree."""
 
     def decide_line(
         self, task: str, owner: str, state: LineState, *, signature: str | None = None
@@ -204,6 +214,22 @@ class Participation(Protocol):
 
     def erase(self, task: str, owner: str) -> None:
         """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""
+
+
+class Trees(Protocol):
+    """The Merkle trees over settlements: see ``merkle``."""
+
+    def add_nodes(self, task: str, nodes: Iterable[tuple[Place, str]]) -> None:
+        """Store the nodes over a settlement's lines."""
+
+    def nodes(self, task: str, places: Collection[Place]) -> dict[Place, str]:
+        """Return the nodes at these places."""
+
+    def leaves_near(self, line: Line, positions: range) -> list[str]:
+        """Return the leaves at those of these positions, around a line's own, that there are."""
+
+    def last_position(self, task: str) -> int:
+        """Return the position of a settlement's last line."""
 
 
 class Rounds(Protocol):
@@ -395,7 +421,7 @@ class Identities(Protocol):
         """Forget what has expired, nonces and sessions, and responses kept before a moment."""
 
 
-class Unit(Tasks, Participation, Rounds, Books, Payouts, Identities, Protocol):
+class Unit(Tasks, Participation, Trees, Rounds, Books, Payouts, Identities, Protocol):
     """One transaction."""
 
     def savepoint(self) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedbourse.errors import Conflict
 from fedbourse.game.discovery import TICKS_MAX, Discovery, TickSum
-from fedbourse.market import log
+from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
 from fedbourse.market.parties import MARKET
 from fedbourse.market.service import enough, present, taken
@@ -82,7 +82,7 @@ def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
     )
     if missed:
         task = renewed(market, task, first_tick=task.tick + 1)
-    tree = log.Root()
+    tree = merkle.Root()
     for (leaves,) in unit.replies_in(task.id, task.tick, "leaf"):
         tree.add(leaves)
     sums = tick_sums(unit, task)
@@ -157,8 +157,9 @@ def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task
             f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
             f"{total_budget:g}"
         )
-    lines = log.Root()
+    lines = merkle.Tree()
     unit.add_lines(_lines(market, unit, task, lines))
+    unit.add_nodes(task.id, lines.nodes())
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
     reward = present(task.reward)
     return market.record(
@@ -213,9 +214,9 @@ def _budgets(unit: Unit, task: Task, tick: int) -> Iterator[FloatArray]:
         yield np.array(budgets, dtype=np.float64)
 
 
-def _plans(unit: Unit, task: Task, tick: int) -> tuple[float, log.Root]:
+def _plans(unit: Unit, task: Task, tick: int) -> tuple[float, merkle.Root]:
     """Return the sum of all plans above 0, and the root over their leaves."""
-    tree = log.Root()
+    tree = merkle.Root()
 
     def positive() -> Iterator[float]:
         for budgets, leaves in unit.replies_in(task.id, tick, "budget", "leaf"):
@@ -225,7 +226,7 @@ def _plans(unit: Unit, task: Task, tick: int) -> tuple[float, log.Root]:
     return math.fsum(positive()), tree
 
 
-def _lines(market: Market, unit: Unit, task: Task, lines: log.Root) -> Iterator[Line]:
+def _lines(market: Market, unit: Unit, task: Task, lines: merkle.Tree) -> Iterator[Line]:
     """Yield a line for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
     pay = COMPENSATIONS[task.card.compensation](

@@ -11,7 +11,7 @@ import numpy as np
 from fedbourse.errors import Conflict
 from fedbourse.learning.models import model_named
 from fedbourse.ledger import Transfer
-from fedbourse.market import log
+from fedbourse.market import merkle
 from fedbourse.market.buying import cancel
 from fedbourse.market.drift import mean_and_drift
 from fedbourse.market.lifecycle import Command, after
@@ -57,7 +57,7 @@ def start(market: Market, unit: Unit, caller: Caller, task_id: str) -> Task:
         {
             "by": role_of(caller, task),
             "signed": len(lines),
-            "signatures_root": log.root([_hash(str(line.signature)) for line in lines]),
+            "signatures_root": merkle.root([_hash(str(line.signature)) for line in lines]),
         },
     )
     return _open_round(market, unit, task, 0, start_model(task.card), previous=task.last_hash)
@@ -98,7 +98,7 @@ def close_round(market: Market, unit: Unit, task_id: str) -> Task:
         "round": task.round,
         "answers": len(answers),
         "void": void,
-        "answers_root": log.root([answer.hash for answer in answers]),
+        "answers_root": merkle.root([answer.hash for answer in answers]),
         "model_hash": _hash(model.tobytes()),
     }
     task = market.record(unit, task, "round", body)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, NotAllowed, NotSignedIn
 from fedbourse.market import access, accounts, drift, payouts, views, what_if
+from fedbourse.market.heads import head_of_market, head_of_task
 from fedbourse.market.lifecycle import ACTIVE, ENDED
 from fedbourse.market.log_summary import summary_of
 from fedbourse.market.previews import preview
@@ -25,6 +26,7 @@ from fedbourse.units import MicroCredits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedbourse.market.heads import Head
     from fedbourse.market.lifecycle import Command
     from fedbourse.market.log import Event
     from fedbourse.market.log_summary import LogSummary
@@ -115,6 +117,18 @@ class View:
     def log(self, task: str) -> LogSummary:
         """Return what a task's log says in numbers."""
         return summary_of(self._unit, self.task(task).id)
+
+    def openings(self, *, after: int, limit: int) -> list[Event]:
+        """Return the events that opened tasks, in their order."""
+        return self._unit.openings(after=after, limit=limit)
+
+    def market_head(self) -> Head:
+        """Return where the list of opened tasks ends."""
+        return head_of_market(self._unit)
+
+    def task_head(self, task: str) -> Head:
+        """Return where a task's log ends."""
+        return head_of_task(self._unit, self.caller, task)
 
     def closed_rounds(self, task: str, *, last: int | None = None) -> list[ClosedRound]:
         """Return how many owners answered each closed round, or each of the last ones."""

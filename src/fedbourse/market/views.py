@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market import log
+from fedbourse.market import merkle
 from fedbourse.market.accounts import may_see
 from fedbourse.market.log_summary import summary_of
 from fedbourse.market.selling import offered_terms
@@ -175,12 +175,16 @@ def proof(unit: Unit, caller: Caller, task_id: str) -> Document:
     line = unit.line(task.id, caller.party)
     if line is None:
         raise NotFound(f"{caller.party} has no line in task {task.id}")
-    leaves = [each.leaf for each in unit.lines(task.id)]
+    leaves = unit.last_position(task.id) + 1
+    path, root = merkle.neighbours(line.position, leaves=leaves)
+    nodes = unit.nodes(task.id, [*filter(None, path), root])
+    block = unit.leaves_near(line, merkle.block_of(line.position))
+    found = merkle.stored_proof(block, line.position, leaves=leaves, nodes=nodes)
     return {
         "leaf": line.leaf,
         "position": line.position,
-        "path": list(log.proof(leaves, line.position)),
-        "root": log.root(leaves),
+        "path": list(found),
+        "root": nodes[root],
     }
 
 

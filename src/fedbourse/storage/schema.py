@@ -18,6 +18,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -114,6 +115,18 @@ events = Table(
     _not_negative("sequence"),
 )
 
+# The order in which tasks were opened, and the event that opened each: the market's log.
+openings = Table(
+    "openings",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),
+    _name("task"),
+    _number("sequence"),
+    ForeignKeyConstraint(["task", "sequence"], ["events.task", "events.sequence"]),
+    UniqueConstraint("task"),
+    sqlite_with_rowid=False,
+)
+
 # Rows of one task lie together in the order of owners, since settlements read them so.
 interests = Table(
     "interests",
@@ -183,6 +196,18 @@ lines = Table(
     _not_negative("budget"),
     _not_negative("payment"),
     _not_negative("answered"),
+    sqlite_with_rowid=False,
+)
+
+# The tree over a task's lines, from the tops of blocks of lines upwards.
+nodes = Table(
+    "nodes",
+    metadata,
+    _task(),
+    _number("height"),
+    _number("position"),
+    _text("hash"),
+    PrimaryKeyConstraint("task", "height", "position"),
     sqlite_with_rowid=False,
 )
 

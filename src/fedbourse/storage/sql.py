@@ -16,6 +16,7 @@ from fedbourse.storage.sql_participation import SqlParticipation
 from fedbourse.storage.sql_payouts import SqlPayouts
 from fedbourse.storage.sql_rounds import SqlRounds
 from fedbourse.storage.sql_tasks import SqlTasks
+from fedbourse.storage.sql_trees import SqlTrees
 from fedbourse.storage.upgrade import upgrade
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
-class SqlUnit(SqlTasks, SqlParticipation, SqlRounds, SqlBooks, SqlPayouts, SqlIdentities):
+class SqlUnit(SqlTasks, SqlParticipation, SqlTrees, SqlRounds, SqlBooks, SqlPayouts, SqlIdentities):
     """One transaction: ``market.ports.Unit``."""
 
     @contextmanager

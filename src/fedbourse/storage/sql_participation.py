@@ -23,7 +23,7 @@ from sqlalchemy import (
 from fedbourse.errors import NotFound
 from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.task import Exit, Interest, Line, TickReply
-from fedbourse.storage.schema import exits, interests, lines, replies, responses
+from fedbourse.storage.schema import exits, interests, lines, nodes, replies, responses
 from fedbourse.storage.unit import Part, storable
 
 if TYPE_CHECKING:
@@ -242,7 +242,8 @@ class SqlParticipation(Part):
         return int(self._run(_COUNT_LINES, {"task": task, "state": state}).scalar_one())
 
     def drop_lines(self, task: str) -> None:
-        """Forget a settlement that is made again."""
+        """Forget a settlement that is made again, with the nodes of its tree."""
+        self._run(delete(nodes).where(nodes.c.task == task))
         self._run(delete(lines).where(lines.c.task == task))
 
     def decide_line(

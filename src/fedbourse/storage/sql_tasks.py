@@ -6,13 +6,13 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, func, not_, or_, select, union, update
+from sqlalchemy import and_, bindparam, func, not_, or_, select, text, union, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
 from fedbourse.market.task import Mark, State, Task, promised_micro
-from fedbourse.storage.schema import events, exits, interests, tasks
+from fedbourse.storage.schema import events, exits, interests, openings, tasks
 from fedbourse.storage.unit import Part, storable
 from fedbourse.wire.canonical import canonical
 from fedbourse.wire.card import TaskCard
@@ -29,6 +29,7 @@ _MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round)
     tasks.c.id.in_(bindparam("ids", expanding=True))
 )
 _OWN = (interests, exits)
+_OPENED = select(events).join(openings)
 _LISTED = ("words", "promised")
 """Columns that lists are searched and ordered by; the card says the same."""
 _FIXED = ("id", "buyer", "card", "created_ms", *_LISTED)
@@ -139,7 +140,29 @@ class SqlTasks(Part):
             .order_by(events.c.sequence)
             .limit(limit)
         )
-        return [Event(**{**row._mapping, "body": json.loads(row.body)}) for row in self._run(query)]
+        return [_event(row) for row in self._run(query)]
+
+    def add_opening(self, number: int, task: Task) -> None:
+        """Store that the task whose last event this is was opened as this one of all tasks."""
+        opening = {"number": number, "task": task.id, "sequence": task.last_sequence}
+        if not self._add(openings, opening):
+            raise Conflict(f"there is an opening {number}, or one of task {task.id}, already")
+
+    def last_opening(self, *, lock: bool = False) -> Event | None:
+        """Return the event that opened a task last; locked, no other task opens meanwhile."""
+        if lock and not self._sqlite:  # there a transaction that writes is alone
+            self._run(text("LOCK TABLE openings IN SHARE ROW EXCLUSIVE MODE"))
+        row = self._run(_OPENED.order_by(openings.c.number.desc()).limit(1)).first()
+        return row and _event(row)
+
+    def openings(self, *, after: int = -1, limit: int) -> list[Event]:
+        """Return the events that opened tasks, in the order of opening, after a number."""
+        query = _OPENED.where(openings.c.number > after).order_by(openings.c.number).limit(limit)
+        return [_event(row) for row in self._run(query)]
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(**{**row._mapping, "body": json.loads(row.body)})
 
 
 def _row(task: Task) -> dict[str, Any]:

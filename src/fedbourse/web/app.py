@@ -15,12 +15,14 @@ from fedbourse.web.doors import Service
 from fedbourse.web.heavy import HeavyWork
 from fedbourse.web.identity import ReadNonces
 from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders
+from fedbourse.web.log_routes import router as log
 from fedbourse.web.openapi import describe
 from fedbourse.web.operator_routes import router as operator
 from fedbourse.web.payout_routes import router as payouts
 from fedbourse.web.problems import LastResort, add_problem_handlers
 from fedbourse.web.public_routes import router as public
 from fedbourse.web.settings import Settings
+from fedbourse.web.signed_heads import SignedHeads
 from fedbourse.web.stream import Streams
 from fedbourse.web.task_routes import router as tasks
 from fedbourse.web.waiting import Waiting
@@ -29,7 +31,16 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Payments, Store
     from fedbourse.market.service import Market
 
-ROUTERS: tuple[APIRouter, ...] = (public, tasks, device, accounts, audit, operator, payouts)
+ROUTERS: tuple[APIRouter, ...] = (
+    public,
+    log,
+    tasks,
+    device,
+    accounts,
+    audit,
+    operator,
+    payouts,
+)
 
 
 def create_app(
@@ -58,6 +69,7 @@ def create_app(
         streams=Streams(store, settings),
         waiting=Waiting(store, settings),
         read_nonces=ReadNonces(),
+        heads=SignedHeads(market),
         callers=Buckets(
             per_s=settings.caller_per_s, burst=settings.caller_burst, now_s=time.monotonic
         ),

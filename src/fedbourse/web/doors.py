@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedbourse.web.identity import ReadNonces
     from fedbourse.web.limits import Buckets
     from fedbourse.web.settings import Settings
+    from fedbourse.web.signed_heads import SignedHeads
     from fedbourse.web.stream import Streams
     from fedbourse.web.waiting import Waiting
 
@@ -65,6 +66,7 @@ class Service:
     streams: Streams
     waiting: Waiting
     read_nonces: ReadNonces
+    heads: SignedHeads
     callers: Buckets
     """How fast each caller may ask."""
     heavy: HeavyWork

@@ -84,6 +84,9 @@ AfterRound = Annotated[
 AfterEvent = Annotated[
     int, Query(ge=-1, le=2**53 - 1, description="Only events after this sequence number.")
 ]
+AfterOpening = Annotated[
+    int, Query(ge=-1, le=2**53 - 1, description="Only tasks opened after this number.")
+]
 AfterEntry = Annotated[
     int, Query(ge=0, le=2**53 - 1, description="Only transfers after this sequence number.")
 ]

@@ -40,6 +40,8 @@ _EVENT: dict[str, Any] = {
         "deadline_ms": MS + 86_400_000,
         "reserved_micro": 10_000_000,
         "fund": FUND,
+        "opening": 0,
+        "previous_opening": "",
         "state": "open",
     },
     "previous": HASH,

@@ -30,6 +30,14 @@ def market_message(*, host: str, challenge: str) -> Message:
     return {"kind": "market", "host": host, "challenge": challenge}
 
 
+def log_head_message(*, of: str, length: int, hash: str, at_ms: int) -> Message:
+    """The market's log, or a task's, has so many links at this moment, the last with this hash.
+
+    ``of`` is a task's id, or ``market`` for the chain of the events that opened tasks.
+    """
+    return {"kind": "log head", "of": of, "length": length, "hash": hash, "at_ms": at_ms}
+
+
 def interest_message(*, task: str, owner: str, value: float | None, card: str) -> Message:
     """An owner likes the card with this hash; it reports its value, or None."""
     return {"kind": "interest", "task": task, "owner": owner, "value": value, "previous": card}

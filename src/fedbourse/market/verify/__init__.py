@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbourse.market.verify.heads import SignedHead, verify_head
 from fedbourse.market.verify.history import (
     check_card,
     check_chain,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from fedbourse.market.verify.records import Document
 
-__all__ = ["Check", "verify_books", "verify_task"]
+__all__ = ["Check", "SignedHead", "verify_books", "verify_head", "verify_task"]
 
 _CHECKS: dict[str, Callable[[Records], str]] = {
     "card": check_card,

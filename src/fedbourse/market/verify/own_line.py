@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from fedbourse.market import log
+from fedbourse.market import log, merkle
 from fedbourse.market.verify.records import (
     Differs,
     Records,
@@ -31,7 +31,7 @@ def check_own_line(records: Records) -> str:
         same("the hash of your line", line["leaf"], log.leaf(line["salt"], line_of(line)))
     settled = records.settled
     same("the root over lines", proof["root"], settled["lines_root"])
-    if not log.proves(
+    if not merkle.proves(
         proof["path"],
         leaf=line["leaf"],
         position=line["position"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
-from fedbourse.market import log
+from fedbourse.market import merkle
 from fedbourse.market.price_discovery import discovery_after
 from fedbourse.market.settlement import COMPENSATIONS, shares_at
 from fedbourse.market.verify.history import sums_at
@@ -47,7 +47,7 @@ def check_interests(records: Records) -> str:
             card=records.task["card"],
         )
         erased += check_leaf(interest, message, f"the interest of {interest['owner']}")
-    root = log.root([interest["leaf"] for interest in interests])
+    root = merkle.root([interest["leaf"] for interest in interests])
     same("the root over interests", records.event("announced")["interests"], root)
     return f"{len(interests)} interests lead to the root in the log" + erased_too(erased)
 
@@ -58,7 +58,7 @@ def _check_each_answer(records: Records, rounds: list[Document]) -> None:
     given: Counter[str] = Counter()
     for body in rounds:
         came = answers[body["round"]]
-        root = log.root([answer["hash"] for answer in came])
+        root = merkle.root([answer["hash"] for answer in came])
         same(f"the root over the answers of round {body['round']}", body["answers_root"], root)
     for came in answers.values():
         given.update(answer["owner"] for answer in came)
@@ -85,7 +85,7 @@ def check_replies(records: Records) -> str:
             )
             erased += check_leaf(reply, message, f"the reply of {reply['owner']} to tick {tick}")
         same(f"the replies to tick {tick}", body["replies"], len(replies))
-        root = log.root([reply["leaf"] for reply in replies])
+        root = merkle.root([reply["leaf"] for reply in replies])
         same(f"the root over replies to tick {tick}", body["replies_root"], root)
         count += len(replies)
     _check_exits(records)
@@ -176,7 +176,7 @@ def check_plans(records: Records) -> str:
     erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
-        same("the root over plans", settled["plans_root"], log.root(counted))
+        same("the root over plans", settled["plans_root"], merkle.root(counted))
     elif not erased:
         same("the number of plans", settled["plans"], len(counted))
     return f"{settled['plans']} plans above 0 lead to the root in the log" + erased_too(erased)
@@ -206,7 +206,7 @@ def check_lines(records: Records) -> str:
     for line in lines:
         erased += check_leaf(line, line_of(line), f"the line of {line['owner']}")
     same("the number of lines", settled["lines"], len(lines))
-    root = log.root([line["leaf"] for line in lines])
+    root = merkle.root([line["leaf"] for line in lines])
     same("the root over lines", settled["lines_root"], root)
     total = sum(line["payment_micro"] for line in lines)
     same_amount("the sum of payments", total, settled_reward(records))
@@ -219,7 +219,7 @@ def check_terms(records: Records) -> str:
     signed = [line for line in records.everybody("line") if line["state"] == "signed"]
     same("how many signed", started["signed"], len(signed))
     hashes = [hashlib.sha256(str(line["signature"]).encode()).hexdigest() for line in signed]
-    same("the root over signatures", started["signatures_root"], log.root(hashes))
+    same("the root over signatures", started["signatures_root"], merkle.root(hashes))
     same_amount("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
     return f"{len(signed)} owners signed for all of the reward"
 

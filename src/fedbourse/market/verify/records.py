@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
@@ -15,6 +15,7 @@ from fedbourse.wire.card import TaskCard
 from fedbourse.wire.messages import earned, line_document
 
 Document = Mapping[str, Any]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Records:
         return self.entries
 
 
-def run(name: str, check: Callable[[Records], str], records: Records) -> Check:
+def run(name: str, check: Callable[[Given], str], records: Given) -> Check:
     """Carry out one check; whatever is wrong with the records becomes its result."""
     try:
         return Check(name, True, check(records))

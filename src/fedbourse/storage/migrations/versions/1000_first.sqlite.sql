@@ -188,6 +188,16 @@ CREATE TABLE exits (
 
 CREATE INDEX ix_exits_owner ON exits (owner)
 
+CREATE TABLE openings (
+  number BIGINT NOT NULL,
+  task TEXT NOT NULL,
+  sequence BIGINT NOT NULL,
+  CONSTRAINT pk_openings PRIMARY KEY (number),
+  CONSTRAINT fk_openings_task FOREIGN KEY(task, sequence) REFERENCES events (task, sequence),
+  CONSTRAINT uq_openings_task UNIQUE (task)
+)
+ WITHOUT ROWID
+
 CREATE TABLE interests (
   task TEXT NOT NULL,
   owner TEXT NOT NULL,
@@ -223,6 +233,16 @@ CREATE TABLE lines (
   CONSTRAINT ck_lines_payment CHECK (payment >= 0),
   CONSTRAINT ck_lines_answered CHECK (answered >= 0),
   CONSTRAINT fk_lines_task FOREIGN KEY(task) REFERENCES tasks (id)
+)
+ WITHOUT ROWID
+
+CREATE TABLE nodes (
+  task TEXT NOT NULL,
+  height BIGINT NOT NULL,
+  position BIGINT NOT NULL,
+  hash TEXT NOT NULL,
+  CONSTRAINT pk_nodes PRIMARY KEY (task, height, position),
+  CONSTRAINT fk_nodes_task FOREIGN KEY(task) REFERENCES tasks (id)
 )
  WITHOUT ROWID
 
