@@ -143,6 +143,10 @@ TERMS = [
 ]  # fmt: skip
 
 
+def another_key(_: SigningKey) -> SigningKey:
+    return SigningKey.generate()
+
+
 def asks(number: int, model: bytes | None = None) -> Bend:
     """Ask about a round."""
     return lambda _: Asked(number, model_of(number) if model is None else model)
@@ -176,6 +180,18 @@ QUERIES = [
     Case("no deadline", "headers", without("Fedbourse-Deadline"), "query", "no round"),
     Case("no time left", "headers", items(**{"Fedbourse-Left-Ms": "-1"}), "late", "ended before"),
     Case("another deadline", "headers", items(**{"Fedbourse-Deadline": "1"}), "query", "hash"),
+    Case("no signature", "headers", without("Fedbourse-Signature"), "query", "or signature"),
+    Case("an empty signature", "headers", items(**{"Fedbourse-Signature": ""}), "unsigned",
+         "the question of round 2 that"),
+    Case("a question signed by another", "query key", another_key, "unsigned", "not signed with"),
+    Case("a signature of another task", "query message", items(task="f" * 24), "unsigned", "not"),
+    Case("a signature of another card", "query message", items(card="f" * 64), "unsigned", "not"),
+    Case("a signature of another round", "query message", items(round=1), "unsigned", "not"),
+    Case("a signature of another model", "query message", items(model_hash="f" * 64), "unsigned",
+         "not signed with"),
+    Case("a signature of another deadline", "query message", items(deadline_ms=1), "unsigned",
+         "not signed with"),
+    Case("a signature of another kind", "query message", items(kind="terms"), "unsigned", "not"),
     Case("answers forgotten", "mine", items(line={"state": "signed", "answered": 3}), "forgotten",
          "old copy"),
     Case("line declined later", "mine", items(line={"state": "declined", "answered": 2}), "",

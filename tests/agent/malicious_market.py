@@ -111,6 +111,11 @@ class MaliciousMarket:
     def _said(self, place: str, honest: Any) -> Any:
         return self.cheats.get(place, lambda same: same)(honest)
 
+    def _signed(self, what: str, message: dict[str, Any]) -> str:
+        """Return the signature of a message; cheats bend what is signed, and the key."""
+        key: SigningKey = self._said(f"{what} key", self.key)
+        return key.sign(canonical(self._said(f"{what} message", message)))
+
     # what it says
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
@@ -297,6 +302,7 @@ class MaliciousMarket:
             return Raw(status=204)
         message = query_message(
             task=TASK,
+            card=self.card.digest,
             round=asked.round,
             model_hash=hashlib.sha256(asked.model).hexdigest(),
             deadline_ms=asked.deadline_ms,
@@ -308,9 +314,10 @@ class MaliciousMarket:
             "Fedbourse-Query": digest(message),
             "Fedbourse-Previous": asked.previous,
             "Fedbourse-Deadline": str(asked.deadline_ms),
+            "Fedbourse-Signature": self._signed("query", message),
             "Fedbourse-Left-Ms": "60000",
         }
-        return Raw(asked.model, headers=self._said("headers", headers))
+        return self._said("question", Raw(asked.model, headers=self._said("headers", headers)))
 
     def _take(self, path: str, _: Any, body: bytes) -> Any:
         number = int(path.split("/")[-2])

@@ -26,6 +26,7 @@ from agent.malicious_market import (
     CARD,
     PAYMENT,
     ROUNDS,
+    TASK,
     Asked,
     Raw,
     malicious_market,
@@ -175,6 +176,21 @@ def test_a_repeated_question_gets_the_same_bytes_whatever_happens(tmp_path: Path
         del market.cheats["signed receipt"]
         outcome = followed(folder, Data())
         assert outcome.ledger.earned_micro == PAYMENT
+
+
+def test_a_question_of_another_market_is_refused(tmp_path: Path) -> None:
+    with malicious_market() as market, malicious_market() as stranger:
+        folder = joined(tmp_path / "device", market)
+        spent = answered(folder, 2).spent
+        # Somebody between the two passes on what another market asks about a task of this name.
+        stranger.state, stranger.paid = "training", dict(market.paid)
+        asked = f"/v1/tasks/{TASK}/query", {"after": "1"}, b""
+        market.cheats["question"] = lambda _: stranger.answer("GET", *asked)
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["unsigned"]
+        assert "the question of round 2" in outcome.sentences
+        assert outcome.spent == spent
+        assert len(market.left) == 2
 
 
 def test_rounds_out_of_order_are_refused(tmp_path: Path) -> None:

@@ -140,10 +140,7 @@ class MarketClient:
     def checked_terms(self, deal: Deal, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return the terms if the market signed them, and they are what card and plan lead to."""
         terms: dict[str, Any] = _document("terms", offered, _OFFERED)["terms"]
-        try:
-            self._line.check_signed(terms, offered["market_signature"])
-        except NotSignedIn as error:
-            raise Refused("unsigned", str(error)) from None
+        self._check_signed("the terms", terms, offered["market_signature"])
         reply = next((each for each in deal.replies if each.tick == terms.get("tick")), None)
         if reply is None or not reply.budget:
             raise Refused(
@@ -191,7 +188,11 @@ class MarketClient:
         self._line.post(f"/v1/tasks/{task}/terms", body)
 
     def query(self, deal: Deal, *, after: int, wait_s: float) -> Query | None:
-        """Return the next question, once there is one; None where none came in time."""
+        """Return the next question, once there is one; None where none came in time.
+
+        The market's signature covers all of it but the time left, which only says when a device
+        need not begin any more.
+        """
         found = self._line.fetch(
             f"/v1/tasks/{deal.task}/query",
             {"after": after, "wait": wait_s},
@@ -204,11 +205,16 @@ class MarketClient:
             number = int(found.headers["fedbourse-round"])
             deadline_ms = int(found.headers["fedbourse-deadline"])
             ends = time.monotonic() + int(found.headers["fedbourse-left-ms"]) / 1000
-            previous, said = (found.headers[f"fedbourse-{k}"] for k in ("previous", "query"))
+            previous, said, signature = (
+                found.headers[f"fedbourse-{name}"] for name in ("previous", "query", "signature")
+            )
         except (KeyError, ValueError, OverflowError):
-            raise Refused("query", "the market's question has no round, hash or deadline") from None
+            raise Refused(
+                "query", "the market's question has no round, hash, deadline or signature"
+            ) from None
         message = query_message(
             task=deal.task,
+            card=deal.card.digest,
             round=number,
             model_hash=hashlib.sha256(found.content).hexdigest(),
             deadline_ms=deadline_ms,
@@ -216,7 +222,17 @@ class MarketClient:
         )
         if digest(message) != said:
             raise Refused("query", f"the question of round {number} has not the hash that it shows")
+        self._check_signed(f"the question of round {number}", message, signature)
         return Query(number, found.content, said, deadline_ms, ends)
+
+    def _check_signed(self, what: str, message: object, signature: str) -> None:
+        """Refuse what the market did not sign with its pinned key: anybody may have made it up."""
+        if not verified(self.market.key, canonical(message), signature):
+            raise Refused(
+                "unsigned",
+                f"{what} that {self.market.server} sends is not signed with {self.market.key}, the "
+                "market's key",
+            )
 
     def answer(
         self, deal: Deal, query: Query, vector: bytes, *, answered: tuple[int, int]

@@ -162,6 +162,9 @@ class Round:
     closed_ms: int | None = None
     answers: int = 0
     """How many came in time; known once the round is closed."""
+    signature: str = ""
+    """The market's, of the query message, made once when the round opened; the last model, which
+    nothing is asked about, has none."""
 
 
 @dataclass(frozen=True)

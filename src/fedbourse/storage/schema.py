@@ -195,6 +195,7 @@ rounds = Table(
     _number("deadline_ms"),
     _maybe_number("closed_ms"),
     _number("answers"),
+    _text("signature"),
     PrimaryKeyConstraint("task", "number"),
     _not_negative("number"),
 )

@@ -129,12 +129,16 @@ def privacy_terms(card: TaskCard, *, task: str, budget: float) -> Terms:
 
 
 def query_message(
-    *, task: str, round: int, model_hash: str, deadline_ms: int, previous: str
+    *, task: str, card: str, round: int, model_hash: str, deadline_ms: int, previous: str
 ) -> Message:
-    """The market asks about a model; ``previous`` is the query before, or the log's last event."""
+    """The market asks about a model; ``previous`` is the query before, or the log's last event.
+
+    The market signs it once for everybody, when the round opens.
+    """
     return {
         "kind": "query",
         "task": task,
+        "card": card,
         "round": round,
         "model_hash": model_hash,
         "deadline_ms": deadline_ms,

@@ -230,6 +230,7 @@ CREATE TABLE rounds (
   deadline_ms BIGINT NOT NULL,
   closed_ms BIGINT,
   answers BIGINT NOT NULL,
+  signature TEXT NOT NULL,
   CONSTRAINT pk_rounds PRIMARY KEY (task, number),
   CONSTRAINT ck_rounds_number CHECK (number >= 0),
   CONSTRAINT fk_rounds_task FOREIGN KEY(task) REFERENCES tasks (id)
