@@ -28,8 +28,10 @@ from fedbourse.wire.messages import (
     enrolment_message,
     market_message,
     offer_message,
+    participation_message,
     query_message,
     receipt_message,
+    task_state_message,
     terms_message,
 )
 from small_card import SMALL_CARD
@@ -84,7 +86,7 @@ class MaliciousMarket:
         self.restarts = 0
         """How often the price is discovered again once the device has signed."""
         self.exit: dict[str, Any] | None = None
-        self.events = 0
+        self.events = 1
         self.plans: list[float] = []
         self.replies: dict[int, float] = {}
         """The budget that was replied to each tick, as far as it is remembered."""
@@ -154,7 +156,24 @@ class MaliciousMarket:
         return self._said("tasks", {"tasks": [self._document()], "next": None})
 
     def _task(self, *_: Any) -> Any:
-        return self._said("task", self._document())
+        return self._said("signed task", self._with_state(self._said("task", self._document())))
+
+    def _with_state(self, said: Any) -> Any:
+        """Add the signature of a task's state, whatever it is; what is not a task has none."""
+        try:
+            message = task_state_message(
+                sequence=said["events"] - 1,
+                **{
+                    name: said[name]
+                    for name in (
+                        "task", "card", "state", "last_hash", "tick", "total_budget",
+                        "reward_micro", "offer",
+                    )
+                },
+            )  # fmt: skip
+        except (KeyError, TypeError):
+            return said
+        return {**said, "state_signature": self._signed("state", message)}
 
     def total(self, tick: int) -> float:
         """Return the total that is announced at a tick."""
@@ -188,6 +207,8 @@ class MaliciousMarket:
             "offer": digest(self.offer(self.tick)) if announced else None,
             "round": len(self.paid),
             "events": self.events,
+            "last_hash": digest({"events": self.events}),
+            "state_signature": "",
         }
 
     def _events(self, *_: Any) -> Any:
@@ -277,8 +298,26 @@ class MaliciousMarket:
             "line": line if chosen and self.exit is None else None,
             "terms": self._said("offered", offered) if chosen else None,
             "receipt": self.paid[max(self.paid)] if self.paid else None,
+            "sequence": self.events - 1,
+            "signature": "",
         }
-        return self._said("mine", document)
+        return self._said("signed mine", self._with_participation(self._said("mine", document)))
+
+    def _with_participation(self, said: Any) -> Any:
+        """Add the signature of the owner's record; what is no record has none."""
+        try:
+            line, terms, gone = said["line"], said["terms"], said["exit"]
+            message = participation_message(
+                task=TASK,
+                owner=OWNER,
+                sequence=said["sequence"],
+                line=line and line["state"],
+                terms=terms and digest(terms["terms"]),
+                exit=gone and gone["reason"],
+            )
+        except (KeyError, TypeError, ValueError):
+            return said
+        return {**said, "signature": self._signed("participation", message)}
 
     def _decide(self, _: str, __: Any, body: bytes) -> Any:
         self.decisions.append(json.loads(body))
@@ -344,7 +383,7 @@ class MaliciousMarket:
         signed = {"receipt": receipt, "market_signature": self.key.sign(canonical(receipt))}
         self.paid.setdefault(number, signed)
         if len(self.paid) == self.rounds:
-            self.state = "completed"
+            self.state, self.events = "completed", self.events + 1
         return self._said("signed receipt", signed)
 
 

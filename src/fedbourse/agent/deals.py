@@ -80,6 +80,10 @@ class Deal:
     """The terms as both sides signed them: the document, and both signatures."""
     outcome: str = ""
     """How it ended, in words."""
+    sequence: int = -1
+    """The last event of the task's log that the device acted on: the market takes none back."""
+    last_hash: str = ""
+    """That event's hash."""
 
     @property
     def name(self) -> str:

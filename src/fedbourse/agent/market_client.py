@@ -16,7 +16,9 @@ from fedbourse.wire.messages import (
     answer_message,
     earned,
     least_pay,
+    participation_message,
     query_message,
+    task_state_message,
     terms_message,
 )
 
@@ -78,10 +80,28 @@ class MarketClient:
         raise Refused("document", f"the market's list of tasks has no end after {len(found)}")
 
     def task(self, task: str, *, seen: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
-        """Return a task as it stands; with ``seen``, once it has more than so many events."""
+        """Return a task as it stands; with ``seen``, once it has more than so many events.
+
+        All that a device acts on is signed by the market: state, tick, P, R and the offer.
+        """
         asked = {} if seen is None else {"seen": seen, "wait": wait_s}
         found = self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s)
-        return _document("task", found, _TASK)
+        shown = _document("task", found, _TASK)
+        message = task_state_message(
+            task=task,
+            card=shown["card"],
+            state=shown["state"],
+            sequence=shown["events"] - 1,
+            last_hash=shown["last_hash"],
+            tick=shown["tick"],
+            total_budget=shown["total_budget"],
+            reward_micro=shown["reward_micro"],
+            offer=shown["offer"],
+        )
+        self._check_signed(
+            f"the state {shown['state']!a:.20} of the task", message, shown["state_signature"]
+        )
+        return shown
 
     def card(self, task: str) -> tuple[str, TaskCard]:
         """Return who buys, and the card, if it has the hash that the task says."""
@@ -107,12 +127,25 @@ class MarketClient:
         self._line.delete(f"/v1/tasks/{task}/interest")
 
     def mine(self, task: str) -> dict[str, Any]:
-        """Return all that the market keeps of this owner in a task."""
+        """Return all that the market keeps of this owner in a task.
+
+        All that a device acts on is signed by the market: the line's state, the terms, the exit.
+        """
         found = _document("record of this owner", self._line.get(f"/v1/tasks/{task}/mine"), _MINE)
         if found["line"] is not None:
             _document("line of this owner", found["line"], _LINE)
         if found["receipt"] is not None:
             _document("receipt", found["receipt"], _RECEIPT)
+        line, offered, gone = found["line"], found["terms"], found["exit"]
+        message = participation_message(
+            task=task,
+            owner=self.market.owner,
+            sequence=found["sequence"],
+            line=None if line is None else line["state"],
+            terms=None if offered is None else digest(offered.get("terms")),
+            exit=None if gone is None else gone.get("reason"),
+        )
+        self._check_signed("the record of this owner", message, found["signature"])
         return found
 
     def discovery_log(self, task: str) -> list[dict[str, Any]]:
@@ -316,6 +349,8 @@ _TASK = {
     "total_budget": object,
     "reward_micro": object,
     "interested": int | None,
+    "last_hash": str,
+    "state_signature": str,
 }
 _CARD = {"card": dict, "digest": str}
 _MINE = {
@@ -324,6 +359,8 @@ _MINE = {
     "line": dict | None,
     "terms": dict | None,
     "receipt": dict | None,
+    "sequence": int,
+    "signature": str,
 }
 _EVENTS = {"events": list, "next": int | None}
 _EVENT = {"kind": str, "body": dict}

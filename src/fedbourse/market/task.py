@@ -64,6 +64,8 @@ class Task:
     last_sequence: int = -1
     last_hash: str = ""
     """The end of the event log: what the next event follows."""
+    state_signature: str = ""
+    """The market's, of the task as it stood after that event (``wire.messages``)."""
 
 
 @dataclass(frozen=True)

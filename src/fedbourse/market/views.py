@@ -19,6 +19,8 @@ from fedbourse.market.log_summary import summary_of
 from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import show, was_opened
 from fedbourse.market.task import State
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.messages import participation_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +57,7 @@ def task_document(task: Task) -> Document:
         "rounds": task.card.rounds,
         "events": task.last_sequence + 1,
         "last_hash": task.last_hash,
+        "state_signature": task.state_signature,
     }
 
 
@@ -120,6 +123,15 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
     line = unit.line(task.id, caller.party)
     last = unit.last_answer(task.id, caller.party)
     gone = unit.exit(task.id, caller.party)
+    terms = offered_terms(market, task, line) if line and line.budget is not None else None
+    message = participation_message(
+        task=task.id,
+        owner=caller.party,
+        sequence=task.last_sequence,
+        line=line.state if line else None,
+        terms=terms["digest"] if terms else None,
+        exit=gone.reason if gone else None,
+    )
     return {
         "task": task.id,
         "owner": caller.party,
@@ -128,8 +140,10 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
         "replies": [asdict(reply) for reply in replies],
         "exit": asdict(gone) if gone else None,
         "line": line_entry(line) if line else None,
-        "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
+        "terms": terms,
         "receipt": json.loads(last.receipt) if last else None,
+        "sequence": task.last_sequence,
+        "signature": market.key.sign(canonical(message)),
     }
 
 

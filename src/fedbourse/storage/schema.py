@@ -86,6 +86,7 @@ tasks = Table(
     _number("round"),
     _number("last_sequence"),
     _text("last_hash"),
+    _text("state_signature"),
     CheckConstraint(
         "state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')",
         name="state",

@@ -91,6 +91,7 @@ CREATE TABLE tasks (
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
+  state_signature TEXT NOT NULL,
   CONSTRAINT pk_tasks PRIMARY KEY (id),
   CONSTRAINT ck_tasks_state CHECK (state IN ('draft', 'open', 'announced', 'settled', 'training', 'completed', 'cancelled')),
   CONSTRAINT ck_tasks_reward CHECK (reward >= 0)
