@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -34,6 +34,7 @@ from fedbourse.wire.messages import (
     task_state_message,
     terms_message,
 )
+from fedbourse.wire.rotation import rotate
 from small_card import SMALL_CARD
 
 TASK = "0123456789abcdef01234567"
@@ -77,6 +78,7 @@ class MaliciousMarket:
     def __init__(self, cheats: dict[str, Cheat], *, card: TaskCard = CARD, url: str = "") -> None:
         self.cheats, self.card, self.url = cheats, card, url
         self.key, self.key_shown = SigningKey.generate(), ""
+        self.rotations: list[dict[str, Any]] = []
         self.state, self.tick, self.budget = "open", 0, 0.0
         self.totals = [1.0]
         """P of each tick; the last one again and again once it runs out of them."""
@@ -101,6 +103,12 @@ class MaliciousMarket:
         """The idempotency keys of all writes, by the last part of their paths."""
         self.ticks, self.withdrawals = 1, 0
         self._lock = threading.Lock()
+
+    def rotate(self) -> None:
+        """Sign with another key from now on, as an honest market would."""
+        new = SigningKey.generate()
+        self.rotations.append(asdict(rotate(self.key, new, at_ms=len(self.rotations))))
+        self.key = new
 
     @property
     def left(self) -> dict[int, set[bytes]]:
@@ -134,6 +142,7 @@ class MaliciousMarket:
         facts = {
             "public_key": self.key_shown or self.key.public,
             "proof": self.key.sign(canonical(message)),
+            "rotations": self.rotations,
         }
         return self._said("market", facts)
 

@@ -23,7 +23,7 @@ from fedbourse.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from fedbourse.agent.deals import Deal, Market
     from fedbourse.wire.keys import SigningKey
@@ -47,15 +47,21 @@ class Query:
 class MarketClient:
     """One device's line to one market."""
 
-    def __init__(self, market: Market, key: SigningKey) -> None:
-        """Pin the market's key; nothing is sent yet."""
+    def __init__(
+        self,
+        market: Market,
+        key: SigningKey,
+        *,
+        on_rotation: Callable[[Market], object] = lambda market: None,
+    ) -> None:
+        """Pin the market's key; nothing is sent yet. ``on_rotation`` hears of a key after it."""
         self.market = market
-        self._key = key
-        self._line = Connection(
-            market.server, key=key, market_key=market.key, ca_file=market.ca_file
-        )
+        self._key, self._on_rotation = key, on_rotation
+        self._line = Connection(market.server, key=key, ca_file=market.ca_file)
         # What everybody may see is asked without a signature: it would cost the market a write.
-        self._public = Connection(market.server, market_key=market.key, ca_file=market.ca_file)
+        self._public = Connection(
+            market.server, market_key=market.signing_key, ca_file=market.ca_file
+        )
 
     def close(self) -> None:
         """Close the sockets."""
@@ -63,8 +69,11 @@ class MarketClient:
         self._public.close()
 
     def check_market(self) -> None:
-        """Refuse a market that shows another key."""
-        self._public.check_market()
+        """Refuse a market that shows another key, but one that the pinned one vouches for."""
+        facts = self._public.check_market()
+        if self._public.market_key != self.market.signing_key:
+            self.market = self.market.after(facts["rotations"])
+            self._on_rotation(self.market)
 
     def tasks(self, state: str | None) -> list[dict[str, Any]]:
         """Return published tasks, the newest first."""
@@ -260,12 +269,24 @@ class MarketClient:
 
     def _check_signed(self, what: str, message: object, signature: str) -> None:
         """Refuse what the market did not sign with its pinned key: anybody may have made it up."""
-        if not verified(self.market.key, canonical(message), signature):
-            raise Refused(
-                "unsigned",
-                f"{what} that {self.market.server} sends is not signed with {self.market.key}, the "
-                "market's key",
-            )
+        for _ in range(2):
+            key = self.market.signing_key
+            if verified(key, canonical(message), signature):
+                return
+            self._look_for_rotation()
+            if self.market.signing_key == key:
+                break
+        raise Refused(
+            "unsigned",
+            f"{what} that {self.market.server} sends is not signed with {key}, the market's key",
+        )
+
+    def _look_for_rotation(self) -> None:
+        """Follow the market to another key, if it has one: it may have been restarted with it."""
+        try:
+            self.check_market()
+        except NotSignedIn as error:
+            raise Refused("unsigned", str(error)) from None
 
     def answer(
         self, deal: Deal, query: Query, vector: bytes, *, answered: tuple[int, int]
@@ -305,7 +326,10 @@ class MarketClient:
         )
         try:
             receipt = signed["receipt"]
-            if not verified(self.market.key, canonical(receipt), signed["market_signature"]):
+            # One that was stored before the market changed its key counts as it was signed.
+            if not self.market.signed(receipt, signed["market_signature"]):
+                self._look_for_rotation()
+            if not self.market.signed(receipt, signed["market_signature"]):
                 raise NotSignedIn(f"the receipt of round {round} is not signed by the market")
             said = _count("answered", receipt["answered"])
             least, most = answered

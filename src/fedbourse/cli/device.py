@@ -344,7 +344,7 @@ def _with_cards(
     market = agent.market(server)
     deals = {deal.task: deal.state for deal in agent.deals.deals() if deal.market == market.key}
     rows = []
-    with Connection(market.server, market_key=market.key, ca_file=market.ca_file) as line:
+    with Connection(market.server, market_key=market.signing_key, ca_file=market.ca_file) as line:
         for task in tasks:
             card = line.get(f"/v1/tasks/{task['task']}/card")["card"]
             rows.append(

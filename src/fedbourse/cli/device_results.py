@@ -245,7 +245,10 @@ def verify(task: str, /, *, device: DeviceOptions = THE_DEVICE, as_json: Json = 
             checks.append(replace(check, name=f"device's {check.name.removeprefix('own ')}"))
         market = market_of(agent, deal)
         with Connection(
-            market.server, key=agent.folder.key, market_key=market.key, ca_file=market.ca_file
+            market.server,
+            key=agent.folder.key,
+            market_key=market.signing_key,
+            ca_file=market.ca_file,
         ) as line:
             checks += verify_task(**task_records(line, deal.task))
     show_checks(deal.task, checks, as_json=as_json)

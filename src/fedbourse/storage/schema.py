@@ -335,6 +335,18 @@ Index(
     postgresql_where=text("retired_ms IS NULL"),
 )
 
+# A key has one successor, so that whoever knows one is led to the last.
+key_rotations = Table(
+    "key_rotations",
+    metadata,
+    Column("old", Name, primary_key=True),
+    Column("new", Name, nullable=False, unique=True),
+    _number("at_ms"),
+    _text("old_signature"),
+    _text("new_signature"),
+    CheckConstraint("old <> new", name="keys"),
+)
+
 nonces = Table(
     "nonces",
     metadata,

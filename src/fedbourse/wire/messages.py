@@ -30,6 +30,11 @@ def market_message(*, host: str, challenge: str) -> Message:
     return {"kind": "market", "host": host, "challenge": challenge}
 
 
+def rotation_message(*, old: str, new: str, at_ms: int) -> Message:
+    """The market signs with another key from this moment on; both keys sign this."""
+    return {"kind": "key-rotation", "old": old, "new": new, "at_ms": at_ms}
+
+
 def task_state_message(
     *,
     task: str,
