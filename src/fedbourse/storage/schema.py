@@ -336,8 +336,8 @@ Index(
 )
 
 # A key has one successor, so that whoever knows one is led to the last.
-key_rotations = Table(
-    "key_rotations",
+rotations = Table(
+    "rotations",
     metadata,
     Column("old", Name, primary_key=True),
     Column("new", Name, nullable=False, unique=True),

@@ -13,9 +13,9 @@ from fedbourse.storage.schema import (
     devices,
     ended_sessions,
     enrolments,
-    key_rotations,
     nonces,
     responses,
+    rotations,
     tokens,
 )
 from fedbourse.storage.unit import Part
@@ -110,12 +110,12 @@ class SqlIdentities(Part):
 
     def add_rotation(self, rotation: Rotation) -> None:
         """Store that the market has another key; a key has one successor."""
-        if not self._add(key_rotations, vars(rotation)):
+        if not self._add(rotations, vars(rotation)):
             raise Conflict(f"the key {rotation.old} has a successor already")
 
     def rotations(self) -> list[Rotation]:
         """Return the market's keys, as each took the place of the one before, the oldest first."""
-        query = select(key_rotations).order_by(key_rotations.c.at_ms, key_rotations.c.old)
+        query = select(rotations).order_by(rotations.c.at_ms, rotations.c.old)
         return [Rotation(*row) for row in self._run(query)]
 
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:

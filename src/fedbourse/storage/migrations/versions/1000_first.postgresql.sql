@@ -33,15 +33,15 @@ CREATE TABLE enrolments (
   CONSTRAINT pk_enrolments PRIMARY KEY (hash)
 )
 
-CREATE TABLE key_rotations (
+CREATE TABLE rotations (
   old TEXT COLLATE "C" NOT NULL,
   new TEXT COLLATE "C" NOT NULL,
   at_ms BIGINT NOT NULL,
   old_signature TEXT NOT NULL,
   new_signature TEXT NOT NULL,
-  CONSTRAINT pk_key_rotations PRIMARY KEY (old),
-  CONSTRAINT ck_key_rotations_keys CHECK (old <> new),
-  CONSTRAINT uq_key_rotations_new UNIQUE (new)
+  CONSTRAINT pk_rotations PRIMARY KEY (old),
+  CONSTRAINT ck_rotations_keys CHECK (old <> new),
+  CONSTRAINT uq_rotations_new UNIQUE (new)
 )
 
 CREATE TABLE nonces (
