@@ -97,8 +97,8 @@ def signed_by_another(market: MaliciousMarket, new: SigningKey) -> list[dict[str
 
 
 def signed_by_the_new_alone(market: MaliciousMarket, new: SigningKey) -> list[dict[str, Any]]:
-    made = asdict(rotate(new, new, at_ms=1))
-    return [made | {"old": market.key.public}]
+    made = asdict(rotate(market.key, new, at_ms=1))
+    return [made | {"old_signature": made["new_signature"]}]
 
 
 def another_time(market: MaliciousMarket, new: SigningKey) -> list[dict[str, Any]]:
