@@ -145,6 +145,72 @@ TERMS = [
 ]  # fmt: skip
 
 
+def another_key(_: SigningKey) -> SigningKey:
+    return SigningKey.generate()
+
+
+def when(state: str, bend: Bend) -> Bend:
+    """Bend what is signed or said of a task in one state only."""
+    return lambda document: bend(document) if document["state"] == state else document
+
+
+# What somebody between market and device says: it has not the market's key.
+FORGED_OFFERS = [
+    Case("a total of a stranger's", "signed task", announced(items(total_budget=0.5)), "unsigned",
+         "the state 'announced' of the task that"),
+    Case("a reward of a stranger's", "signed task", announced(items(reward_micro=10**9)),
+         "unsigned", "not signed with"),
+    Case("an offer of a stranger's", "signed task", announced(items(offer="a" * 64)), "unsigned",
+         "not signed with"),
+    Case("a tick of a stranger's", "signed task", announced(items(tick=5)), "unsigned", "not"),
+    Case("a card of a stranger's", "signed task", announced(items(card="a" * 64)), "unsigned",
+         "not signed with"),
+    Case("a state without a signature", "signed task", announced(without("state_signature")),
+         "document", "no state_signature"),
+    Case("an empty signature", "signed task", announced(items(state_signature="")), "unsigned",
+         "not signed with"),
+    Case("signed for another task", "state message", when("announced", items(task="f" * 24)),
+         "unsigned", "not signed with"),
+    Case("signed as another kind", "state message", when("announced", items(kind="offer")),
+         "unsigned", "not signed with"),
+    Case("another card, signed", "task", announced(items(card="a" * 64)), "card", "was joined"),
+    Case("terms of a stranger's", "signed mine", items(line={"state": "offered", "answered": 0},
+         terms={"terms": {}, "digest": "", "market_signature": ""}), "unsigned", "record of this"),
+    Case("a line declined by a stranger", "signed mine",
+         items(line={"state": "declined", "answered": 0}), "unsigned", "record of this owner"),
+    Case("a line taken by a stranger", "signed mine", items(line=None, terms=None), "unsigned",
+         "record of this owner"),
+    Case("an exit of a stranger's", "signed mine",
+         items(line=None, terms=None, exit={"reason": "missed"}), "unsigned", "record of this"),
+    Case("a record of another owner", "participation message", items(owner="owner:bob"),
+         "unsigned", "record of this owner"),
+    Case("a record of another task", "participation message", items(task="f" * 24), "unsigned",
+         "record of this owner"),
+    Case("a record of before", "mine", items(line=None, terms=None, sequence=0), "state",
+         "as of event 0"),
+]  # fmt: skip
+
+# The same, once a deal is signed and its budget reserved.
+FORGED_STATES = [
+    *[
+        Case(f"{state} {how}", place, bend, "unsigned", f"the state '{state}' of the task that")
+        for state in ("cancelled", "completed", "announced", "settled")
+        for how, place, bend in (
+            ("by a stranger", "signed task", items(state=state)),
+            ("by another market", "task", items(state=state)),
+        )
+    ],
+    Case("an end of another task", "signed task", items(state="cancelled"), "unsigned", "not"),
+    Case("no signature at all", "signed task", items(state_signature=""), "unsigned", "not"),
+    Case("a line declined by a stranger", "signed mine",
+         items(line={"state": "declined", "answered": 2}), "unsigned", "record of this owner"),
+    Case("a line taken by a stranger", "signed mine", items(line=None, terms=None), "unsigned",
+         "record of this owner"),
+    Case("terms of a stranger's", "signed mine", items(line={"state": "offered", "answered": 2},
+         terms={"terms": {}, "digest": "", "market_signature": ""}), "unsigned", "record of this"),
+]  # fmt: skip
+
+
 def asks(number: int, model: bytes | None = None) -> Bend:
     """Ask about a round."""
     return lambda _: Asked(number, model_of(number) if model is None else model)
@@ -178,6 +244,18 @@ QUERIES = [
     Case("no deadline", "headers", without("Fedbourse-Deadline"), "query", "no round"),
     Case("no time left", "headers", items(**{"Fedbourse-Left-Ms": "-1"}), "late", "ended before"),
     Case("another deadline", "headers", items(**{"Fedbourse-Deadline": "1"}), "query", "hash"),
+    Case("no signature", "headers", without("Fedbourse-Signature"), "query", "or signature"),
+    Case("an empty signature", "headers", items(**{"Fedbourse-Signature": ""}), "unsigned",
+         "the question of round 2 that"),
+    Case("a question signed by another", "query key", another_key, "unsigned", "not signed with"),
+    Case("a signature of another task", "query message", items(task="f" * 24), "unsigned", "not"),
+    Case("a signature of another card", "query message", items(card="f" * 64), "unsigned", "not"),
+    Case("a signature of another round", "query message", items(round=1), "unsigned", "not"),
+    Case("a signature of another model", "query message", items(model_hash="f" * 64), "unsigned",
+         "not signed with"),
+    Case("a signature of another deadline", "query message", items(deadline_ms=1), "unsigned",
+         "not signed with"),
+    Case("a signature of another kind", "query message", items(kind="terms"), "unsigned", "not"),
     Case("answers forgotten", "mine", items(line={"state": "signed", "answered": 3}), "forgotten",
          "old copy"),
     Case("line declined later", "mine", items(line={"state": "declined", "answered": 2}), "",

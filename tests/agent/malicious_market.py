@@ -16,7 +16,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -29,10 +29,13 @@ from fedbourse.wire.messages import (
     enrolment_message,
     market_message,
     offer_message,
+    participation_message,
     query_message,
     receipt_message,
+    task_state_message,
     terms_message,
 )
+from fedbourse.wire.rotation import rotate
 from small_card import SMALL_CARD
 
 TASK = "0123456789abcdef01234567"
@@ -82,6 +85,7 @@ class MaliciousMarket:
     def __init__(self, cheats: dict[str, Cheat], *, card: TaskCard = CARD, url: str = "") -> None:
         self.cheats, self.card, self.url = cheats, card, url
         self.key, self.key_shown = SigningKey.generate(), ""
+        self.rotations: list[dict[str, Any]] = []
         self.state, self.tick, self.budget = "open", 0, 0.0
         self.totals = [1.0]
         """P of each tick; the last one again and again once it runs out of them."""
@@ -91,7 +95,7 @@ class MaliciousMarket:
         self.restarts = 0
         """How often the price is discovered again once the device has signed."""
         self.exit: dict[str, Any] | None = None
-        self.events = 0
+        self.events = 1
         self.plans: list[float] = []
         self.replies: dict[int, float] = {}
         """The budget that was replied to each tick, as far as it is remembered."""
@@ -111,6 +115,12 @@ class MaliciousMarket:
         """The bytes of pieces that the device took."""
         self._lock = threading.Lock()
 
+    def rotate(self) -> None:
+        """Sign with another key from now on, as an honest market would."""
+        new = SigningKey.generate()
+        self.rotations.append(asdict(rotate(self.key, new, at_ms=len(self.rotations))))
+        self.key = new
+
     @property
     def left(self) -> dict[int, set[bytes]]:
         """The different answers that left the device, by their rounds."""
@@ -121,6 +131,11 @@ class MaliciousMarket:
 
     def _said(self, place: str, honest: Any) -> Any:
         return self.cheats.get(place, lambda same: same)(honest)
+
+    def _signed(self, what: str, message: dict[str, Any]) -> str:
+        """Return the signature of a message; cheats bend what is signed, and the key."""
+        key: SigningKey = self._said(f"{what} key", self.key)
+        return key.sign(canonical(self._said(f"{what} message", message)))
 
     # what it says
 
@@ -141,6 +156,7 @@ class MaliciousMarket:
         facts = {
             "public_key": self.key_shown or self.key.public,
             "proof": self.key.sign(canonical(message)),
+            "rotations": self.rotations,
         }
         return self._said("market", facts)
 
@@ -163,7 +179,24 @@ class MaliciousMarket:
         return self._said("tasks", {"tasks": [self._document()], "next": None})
 
     def _task(self, *_: Any) -> Any:
-        return self._said("task", self._document())
+        return self._said("signed task", self._with_state(self._said("task", self._document())))
+
+    def _with_state(self, said: Any) -> Any:
+        """Add the signature of a task's state, whatever it is; what is not a task has none."""
+        try:
+            message = task_state_message(
+                sequence=said["events"] - 1,
+                **{
+                    name: said[name]
+                    for name in (
+                        "task", "card", "state", "last_hash", "tick", "total_budget",
+                        "reward_micro", "offer",
+                    )
+                },
+            )  # fmt: skip
+        except (KeyError, TypeError):
+            return said
+        return {**said, "state_signature": self._signed("state", message)}
 
     def total(self, tick: int) -> float:
         """Return the total that is announced at a tick."""
@@ -197,6 +230,8 @@ class MaliciousMarket:
             "offer": digest(self.offer(self.tick)) if announced else None,
             "round": len(self.paid),
             "events": self.events,
+            "last_hash": digest({"events": self.events}),
+            "state_signature": "",
         }
 
     def _events(self, *_: Any) -> Any:
@@ -286,8 +321,26 @@ class MaliciousMarket:
             "line": line if chosen and self.exit is None else None,
             "terms": self._said("offered", offered) if chosen else None,
             "receipt": self.paid[max(self.paid)] if self.paid else None,
+            "sequence": self.events - 1,
+            "signature": "",
         }
-        return self._said("mine", document)
+        return self._said("signed mine", self._with_participation(self._said("mine", document)))
+
+    def _with_participation(self, said: Any) -> Any:
+        """Add the signature of the owner's record; what is no record has none."""
+        try:
+            line, terms, gone = said["line"], said["terms"], said["exit"]
+            message = participation_message(
+                task=TASK,
+                owner=OWNER,
+                sequence=said["sequence"],
+                line=line and line["state"],
+                terms=terms and digest(terms["terms"]),
+                exit=gone and gone["reason"],
+            )
+        except (KeyError, TypeError, ValueError):
+            return said
+        return {**said, "signature": self._signed("participation", message)}
 
     def _decide(self, _: str, __: Any, body: bytes) -> Any:
         self.decisions.append(json.loads(body))
@@ -311,6 +364,7 @@ class MaliciousMarket:
             return Raw(status=204)
         message = query_message(
             task=TASK,
+            card=self.card.digest,
             round=asked.round,
             model_hash=hashlib.sha256(asked.model).hexdigest(),
             deadline_ms=asked.deadline_ms,
@@ -322,9 +376,10 @@ class MaliciousMarket:
             "Fedbourse-Query": digest(message),
             "Fedbourse-Previous": asked.previous,
             "Fedbourse-Deadline": str(asked.deadline_ms),
+            "Fedbourse-Signature": self._signed("query", message),
             "Fedbourse-Left-Ms": "60000",
         }
-        return Raw(asked.model, headers=self._said("headers", headers))
+        return self._said("question", Raw(asked.model, headers=self._said("headers", headers)))
 
     def _take(self, path: str, _: Any, body: bytes) -> Any:
         number = int(path.split("/")[-2])
@@ -351,7 +406,7 @@ class MaliciousMarket:
         signed = {"receipt": receipt, "market_signature": self.key.sign(canonical(receipt))}
         self.paid.setdefault(number, signed)
         if len(self.paid) == self.rounds:
-            self.state = "completed"
+            self.state, self.events = "completed", self.events + 1
         return self._said("signed receipt", signed)
 
 

@@ -13,6 +13,8 @@ import pytest
 from agent.cheats import (
     CARDS,
     ENROLMENTS,
+    FORGED_OFFERS,
+    FORGED_STATES,
     OFFERS,
     QUERIES,
     RECEIPTS,
@@ -20,12 +22,14 @@ from agent.cheats import (
     TRANSPORT,
     Case,
     announced,
+    another_key,
     items,
 )
 from agent.malicious_market import (
     CARD,
     PAYMENT,
     ROUNDS,
+    TASK,
     Asked,
     Raw,
     malicious_market,
@@ -62,7 +66,7 @@ def check(case: Case, outcome: Any) -> None:
     assert outcome.error is not None or outcome.events[-1]["event"] != "answered"
 
 
-@pytest.mark.parametrize("case", [*OFFERS, *TERMS], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*OFFERS, *FORGED_OFFERS, *TERMS], ids=lambda case: case.id)
 def test_a_cheat_before_the_signature_is_refused(case: Case, tmp_path: Path) -> None:
     with malicious_market() as market:
         folder = joined(tmp_path / "device", market)
@@ -103,6 +107,59 @@ def test_an_honest_market_gets_every_answer_and_pays_it(tmp_path: Path) -> None:
         assert outcome.ledger.earned_micro == PAYMENT
         assert outcome.spent <= outcome.ledger.entries[0].budget
         assert sorted(market.left) == list(range(ROUNDS))
+
+
+@pytest.mark.parametrize("case", FORGED_STATES, ids=lambda case: case.id)
+def test_a_deal_ends_on_the_markets_signature_alone(case: Case, tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        before = answered(folder, 2)
+        market.cheats[case.place] = case.bend
+        if "another market" in case.id:
+            market.cheats["state key"] = another_key
+        outcome = followed(folder, Data(forbidden=True))
+        check(case, outcome)
+        assert outcome.spent == before.spent
+        assert outcome.ledger.reserved == before.ledger.reserved > 0
+        (entry,) = outcome.ledger.entries
+        assert entry.deal.state == "signed"
+        # Where the market itself is heard again, nothing is lost.
+        market.cheats.clear()
+        ended = followed(folder, Data(), until=lambda told: told["event"] == "ended")
+        assert ended.ledger.earned_micro == PAYMENT
+
+
+@pytest.mark.parametrize("back_to", ["announced", "open"])
+def test_a_state_of_before_is_refused(back_to: str, tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        states: dict[str, Any] = {}
+        market.cheats["signed task"] = lambda said: states.setdefault(said["state"], said) and said
+        market.state = "open"
+        with Agent(folder, data=Data()) as agent:
+            agent.card(TASK)
+        market.state, market.events = "announced", market.events + 1
+        before = answered(folder, 0)
+        # All of it was signed by the market, once.
+        market.cheats["signed task"] = lambda _: states[back_to]
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["state"]
+        assert "a log only grows" in outcome.sentences
+        assert outcome.ledger.reserved == before.ledger.reserved > 0
+        assert outcome.ledger.entries[0].deal.state == "signed"
+
+
+def test_two_histories_of_one_task_are_refused(tmp_path: Path) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        before = answered(folder, 2)
+        market.events -= 1  # as it was when the terms were signed, with another event in its place
+        market.state = "cancelled"
+        market.cheats["task"] = items(last_hash="e" * 64)
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["state"]
+        assert "and had" in outcome.sentences
+        assert outcome.ledger.reserved == before.ledger.reserved > 0
 
 
 # An answer has left: one round is at risk, and never a second.
@@ -175,6 +232,21 @@ def test_a_repeated_question_gets_the_same_bytes_whatever_happens(tmp_path: Path
         del market.cheats["signed receipt"]
         outcome = followed(folder, Data())
         assert outcome.ledger.earned_micro == PAYMENT
+
+
+def test_a_question_of_another_market_is_refused(tmp_path: Path) -> None:
+    with malicious_market() as market, malicious_market() as stranger:
+        folder = joined(tmp_path / "device", market)
+        spent = answered(folder, 2).spent
+        # Somebody between the two passes on what another market asks about a task of this name.
+        stranger.state, stranger.paid = "training", dict(market.paid)
+        asked = f"/v1/tasks/{TASK}/query", {"after": "1"}, b""
+        market.cheats["question"] = lambda _: stranger.answer("GET", *asked)
+        outcome = followed(folder, Data(forbidden=True))
+        assert outcome.reasons == ["unsigned"]
+        assert "the question of round 2" in outcome.sentences
+        assert outcome.spent == spent
+        assert len(market.left) == 2
 
 
 def test_rounds_out_of_order_are_refused(tmp_path: Path) -> None:

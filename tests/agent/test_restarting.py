@@ -124,7 +124,7 @@ def test_a_restart_between_two_looks_is_not_taken_for_the_end(market, tmp_path) 
     def gone_meanwhile(mine: dict[str, Any]) -> dict[str, Any]:
         del market.cheats["mine"]
         market.restart()
-        return {**mine, "line": None, "terms": None}
+        return {**mine, "line": None, "terms": None, "sequence": market.events - 1}
 
     market.cheats["mine"] = gone_meanwhile
     outcome = followed(folder, Data(), until=ended)

@@ -47,6 +47,7 @@ def test_who_withdrew_elsewhere_is_told_and_nothing_is_tried_again(
         folder = joined(tmp_path / "device", market)
         market.state = "announced" if place == "plan" else "open"
         market.cheats[place] = refuse("Withdrawn")
+        market.exit = {"reason": "left"}
         told: list[dict[str, Any]] = []
         with Agent(folder, data=Data(), on_event=told.append) as agent:
             (deal,) = agent.run()
@@ -56,6 +57,20 @@ def test_who_withdrew_elsewhere_is_told_and_nothing_is_tried_again(
         assert told.count(GONE) == 1
         assert not [event for event in told if event["event"] == "moved"]
         assert len(market.keys[place]) == (1 if place == "plan" else 2)  # the first was heard
+
+
+@pytest.mark.parametrize("place", ["plan", "interest"])
+def test_a_deal_does_not_end_on_a_word_that_the_markets_record_does_not_bear_out(
+    place: str, tmp_path: Path
+) -> None:
+    with malicious_market() as market:
+        folder = joined(tmp_path / "device", market)
+        market.state = "announced" if place == "plan" else "open"
+        market.cheats[place] = refuse("Withdrawn")
+        outcome = followed(folder, Data())
+        assert outcome.reasons == ["state"]
+        assert "has no record that it is" in outcome.sentences
+        assert outcome.ledger.entries[0].deal.state == "joined"
 
 
 def test_who_withdrew_and_heard_of_it_late_is_told_so(tmp_path: Path) -> None:

@@ -53,12 +53,14 @@ def test_a_receipt_is_signed_and_follows_the_answer(trading) -> None:
     began = next(e for e in trading.events(task.id) if e.kind == "training")
     query = query_message(
         task=task.id,
+        card=task.card.digest,
         round=0,
         model_hash=asked.model_hash,
         deadline_ms=asked.deadline_ms,
         previous=began.hash,
     )
     assert asked.query == digest(query)
+    assert verified(KEY.public, canonical(query), asked.signature)
     assert receipt["earned_micro"] == trading.balance(owners[0].name)
 
 

@@ -152,6 +152,7 @@ def test_a_query_follows_the_one_before_and_the_first_one_the_log(trading) -> No
         found = trading.see(views.query, owners[0].caller, task.id, after=number - 1)
         asked = query_message(
             task=task.id,
+            card=task.card.digest,
             round=number,
             model_hash=hashlib.sha256(found.model).hexdigest(),
             deadline_ms=found.deadline_ms,

@@ -63,12 +63,14 @@ class Device:
         mine = self.http.get(f"{path}/mine")
         asked = query_message(
             task=mine["task"],
+            card=published.digest,
             round=number,
             model_hash=said["model-hash"],
             deadline_ms=int(said["deadline"]),
             previous=said["previous"],
         )
         assert digest(asked) == said["query"]
+        self.http.check_signed(asked, said["signature"])
         task = _Asked(mine["task"], published)
         content = noise(task, mine["line"]["budget"], f"{self.owner} {number}")
         done = self.http.put_bytes(f"{path}/rounds/{number}/answer", content)

@@ -83,6 +83,7 @@ class Agent:
             if not callable(getattr(rules, rule, None)):
                 raise InvalidInput(f"a policy has the rules check_card and check_terms; no {rule}")
         self.tell = on_event
+        self._read_only = read_only
         self._store = self.folder.spend(read_only=read_only)
         self.guard = Filter(self._store, lifetime_cap=settings.lifetime_cap)
         self.deals = Deals(self._store)
@@ -163,7 +164,8 @@ class Agent:
                 device=market.device, owner=market.owner, host=line.authority
             )
             line.check_signed(message, said["signature"])
-            line.check_market()
+            rotations = line.check_market().get("rotations")
+        market = self._under_known_key(market, rotations)
         for known in self.deals.markets():
             if known.key == market.key and known.server != server:
                 raise Conflict(
@@ -173,11 +175,19 @@ class Agent:
         self.deals.put_market(market)
         return market
 
+    def _under_known_key(self, market: Market, rotations: object) -> Market:
+        """Return a market by the key that the device knows it by, if it is not a new one to it."""
+        for known in self.deals.markets():
+            since = known.after(rotations)
+            if since.signing_key == market.key:
+                return replace(market, key=since.key, keys_since=since.keys_since)
+        return market
+
     def move_market(self, old: str, new: str, *, ca_file: str | None = None) -> Market:
         """Follow a market to a new address, on its owner's word; its key stays the one pinned."""
         market = replace(self.market(old), server=new, ca_file=ca_file)
         with self._client(market) as client:
-            client.check_market()
+            market = client.market
         self.deals.put_market(market)
         return market
 
@@ -399,7 +409,9 @@ class Agent:
 
     @contextmanager
     def _client(self, market: Market) -> Iterator[MarketClient]:
-        client = MarketClient(market, self.folder.key)
+        # Somebody who only looks on writes nothing down, and follows again the next time.
+        known = (lambda market: None) if self._read_only else self.deals.put_market
+        client = MarketClient(market, self.folder.key, on_rotation=known)
         try:
             client.check_market()
             yield client

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from fedbourse.agent.wish import Wish
 from fedbourse.errors import FedbourseError, InvalidFile, NotFound, Refused
 from fedbourse.wire import bounds
-from fedbourse.wire.canonical import digest
+from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.card import TaskCard
-from fedbourse.wire.keys import key_id
+from fedbourse.wire.keys import key_id, verified
 from fedbourse.wire.messages import privacy_terms
+from fedbourse.wire.rotation import keys_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,11 +38,32 @@ class Market:
     """A market that the device is enrolled in."""
 
     key: str
-    """Its public key, pinned when the device enrolled."""
+    """Its public key, pinned when the device enrolled: deals and accounts are named after it."""
     server: str
     device: str
     owner: str
     ca_file: str | None = None
+    keys_since: tuple[str, ...] = ()
+    """The keys that took its place since, each vouched for by the one before."""
+
+    @property
+    def signing_key(self) -> str:
+        """The key that the market signs with now."""
+        return self.keys[-1]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that the market has signed with."""
+        return (self.key, *self.keys_since)
+
+    def signed(self, message: object, signature: str) -> bool:
+        """Say whether the market has signed a message, with any of its keys."""
+        return any(verified(key, canonical(message), signature) for key in self.keys)
+
+    def after(self, documents: object) -> Market:
+        """Return the market with the keys that its statements lead on to."""
+        since = keys_since(self.signing_key, documents)
+        return replace(self, keys_since=(*self.keys_since, *since))
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,10 @@ class Deal:
     """The terms as both sides signed them: the document, and both signatures."""
     outcome: str = ""
     """How it ended, in words."""
+    sequence: int = -1
+    """The last event of the task's log that the device acted on: the market takes none back."""
+    last_hash: str = ""
+    """That event's hash."""
 
     @property
     def name(self) -> str:
@@ -163,7 +189,7 @@ class Deals:
 
     def markets(self) -> list[Market]:
         """Return the markets that the device is enrolled in."""
-        return self._read("market", lambda document: Market(**document))
+        return self._read("market", _market)
 
     def put_market(self, market: Market) -> None:
         """Remember a market, in place of what was known of it."""
@@ -339,6 +365,10 @@ class Deals:
 def _storable(round: int) -> int:
     """Return a round that comes from a stranger as the file can hold it."""
     return max(-(2**62), min(round, 2**62))
+
+
+def _market(document: dict[str, Any]) -> Market:
+    return Market(**document | {"keys_since": tuple(document["keys_since"])})
 
 
 def _deal(document: dict[str, Any]) -> Deal:

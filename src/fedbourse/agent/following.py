@@ -96,6 +96,8 @@ class Following:
         self._answering: Answering | None = None
         self._pace = Pace(LOOKS_PER_S, LOOKS_BURST)
         self._reservations = Reservations(deal, owner.guard)
+        self._history = deal.sequence, deal.last_hash
+        """The last event of the task's log that was seen: its number and hash."""
         self.waits = False
         """Whether nothing is done but wait for the market: if ``stop`` is set, it stays so."""
 
@@ -114,13 +116,11 @@ class Following:
                     )
                 if self._owner.stop.is_set():
                     break
+                self._check_history(task)
                 seen = task["events"]
                 self._step(task, goal)
                 failures = conflicts = 0
             except Conflict as moved:
-                if isinstance(moved, Withdrawn) and self.deal.state == "joined":
-                    self._declined(self._outcome())
-                    break
                 conflicts += 1
                 self._tell("moved", sentence=str(moved))
                 seen = None
@@ -142,6 +142,36 @@ class Following:
             self._declined(WITHDRAWN)
         state = self.deal.state
         return state in ("declined", "ended") or (goal == "signed" and state == "signed")
+
+    def _check_history(self, task: dict[str, Any]) -> None:
+        """Refuse another card, and a log that goes back or has another event in place of one."""
+        if task["card"] != self.deal.card.digest:
+            raise Refused(
+                "card",
+                f"the task has the card {task['card']!r:.70} now; it was joined with "
+                f"{self.deal.card.digest}",
+            )
+        (sequence, last_hash), found = self._history, task["events"] - 1
+        if found < sequence:
+            raise Refused(
+                "state",
+                f"the market shows the task after event {found} of its log, and showed it after "
+                f"event {sequence} before; a log only grows",
+            )
+        if found == sequence and task["last_hash"] != last_hash:
+            raise Refused(
+                "state",
+                f"event {found} of the task's log has the hash {task['last_hash']!r:.70} now, and "
+                f"had {last_hash} before",
+            )
+        self._history = found, task["last_hash"]
+
+    def _change(self, **items: Any) -> None:
+        """Remember the deal with some items changed, and how far the task was."""
+        sequence, last_hash = self._history
+        self.deal = self._owner.deals.change(
+            self.deal, sequence=sequence, last_hash=last_hash, **items
+        )
 
     def _step(self, task: dict[str, Any], goal: Until) -> None:
         state = task["state"]
@@ -167,7 +197,10 @@ class Following:
     def _register(self) -> None:
         """Say again that the owner is interested: the device may have ended before it could."""
         value = self._owner.settings.value if self.deal.wish.report_value else None
-        self._client.register(self.deal, value)
+        try:
+            self._client.register(self.deal, value)
+        except Withdrawn:
+            self._out()
         self._registered = True
 
     # announced
@@ -187,11 +220,14 @@ class Following:
                 self._leave(f"left the task, since replies would contradict: {contradiction}")
                 return
             # Before it leaves: terms are only signed for a budget that was replied.
-            self.deal = self._owner.deals.change(deal, replies=(*deal.replies, reply))
+            self._change(replies=(*deal.replies, reply))
         try:
             self._client.plan(deal, tick=reply.tick, budget=reply.budget, offer=reply.offer)
         except InvalidInput as error:  # the market accepts no such reply, so nothing is sold
             self._leave(f"the market refused the reply: {error}")
+            return
+        except Withdrawn:
+            self._out()
             return
         self._planned = reply.offer
         self._tell(
@@ -219,7 +255,7 @@ class Following:
     def _reopen(self) -> None:
         """Give up the terms that were signed: the market discovers the price again."""
         self._reservations.refuse_if_charged()
-        self.deal = self._owner.deals.change(self.deal, state="joined", terms=None)
+        self._change(state="joined", terms=None)
         self._reservations.free()
         self._confirmed = self._answering = None
         self._tell("reopened")
@@ -229,10 +265,10 @@ class Following:
     def _decide(self, task: dict[str, Any]) -> None:
         """Sign the terms, or decline them; say it again where the market has not heard."""
         deal, owner = self.deal, self._owner
-        mine = self._client.mine(deal.task)
+        mine, settled = self._mine(), task["state"] == "settled"
         line, offered = mine["line"], mine["terms"]
         if line is None:
-            if mine["exit"] is None and self._has_moved(task):
+            if mine["exit"] is None and settled and mine["sequence"] >= task["events"]:
                 return  # the lines of a settlement go where the price is discovered again
             reason = (mine["exit"] or {}).get("reason")
             self._declined(OUTCOMES.get(str(reason), _NOT_CHOSEN))
@@ -263,7 +299,7 @@ class Following:
             self._declined(str(refusal))
             return
         signed = deal.terms or self._client.sign(deal, terms, offered["market_signature"])
-        self.deal = owner.deals.change(deal, state="signed", terms=signed)
+        self._change(state="signed", terms=signed)
         try:
             self._client.decide(
                 deal.task, accept=True, terms_digest=digest(terms), signature=signed["signature"]
@@ -273,11 +309,16 @@ class Following:
         self._confirmed = task["events"]
         self._tell("signed", budget=terms["budget"], payment_micro=terms["payment_micro"])
 
-    def _has_moved(self, task: dict[str, Any]) -> bool:
-        """Say whether a settled task has gone on since it was looked at."""
-        if task["state"] != "settled":
-            return False
-        return bool(self._client.task(self.deal.task)["events"] != task["events"])
+    def _mine(self) -> dict[str, Any]:
+        """Return the market's record of this owner; refuse one of before."""
+        mine = self._client.mine(self.deal.task)
+        if mine["sequence"] < self._history[0]:
+            raise Refused(
+                "state",
+                f"the market shows its record of this owner as of event {mine['sequence']}, and "
+                f"showed the task after event {self._history[0]} before",
+            )
+        return mine
 
     def _acceptable(self, offered: dict[str, Any]) -> dict[str, Any]:
         """Return the terms on offer if they follow from a reply, and the owner's rules allow it."""
@@ -301,17 +342,21 @@ class Following:
         except (Conflict, InvalidInput, NotFound) as error:
             self._tell("moved", sentence=str(error))
 
-    def _outcome(self) -> str:
-        """Return why the market counts the owner as out of the task, in words."""
-        gone = self._client.mine(self.deal.task)["exit"] or {}
-        return OUTCOMES.get(str(gone.get("reason")), WITHDRAWN)
+    def _out(self) -> None:
+        """End the deal of an owner whom the market counts as out, if its own record says so."""
+        mine = self._mine()
+        if mine["exit"] is None:
+            raise Refused(
+                "state",
+                "the market hears no reply, as if the owner were out of the task, and has no "
+                "record that it is",
+            )
+        self._declined(OUTCOMES.get(str(mine["exit"].get("reason")), WITHDRAWN))
 
     def _declined(self, outcome: str) -> None:
         self._reservations.free()
         terms = self.deal.terms if self._reservations.spent else None
-        self.deal = self._owner.deals.change(
-            self.deal, state="declined", outcome=outcome, terms=terms
-        )
+        self._change(state="declined", outcome=outcome, terms=terms)
         self._tell("not-taking-part", sentence=outcome)
 
     # training
@@ -366,7 +411,7 @@ class Following:
             except Refused as refusal:
                 self._owner.deals.refused(self.deal, None, refusal)
         self._reservations.free()
-        self.deal = self._owner.deals.change(self.deal, state="ended", outcome=state)
+        self._change(state="ended", outcome=state)
         self._tell("ended", outcome=state)
 
     @contextmanager

@@ -20,12 +20,14 @@ from fedbourse.wire.messages import (
     answer_message,
     earned,
     least_pay,
+    participation_message,
     query_message,
+    task_state_message,
     terms_message,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from fedbourse.agent.deals import Deal, Market
     from fedbourse.wire.keys import SigningKey
@@ -49,21 +51,26 @@ class Query:
 class MarketClient:
     """One device's line to one market."""
 
-    def __init__(self, market: Market, key: SigningKey) -> None:
-        """Pin the market's key; nothing is sent yet."""
+    def __init__(
+        self,
+        market: Market,
+        key: SigningKey,
+        *,
+        on_rotation: Callable[[Market], object] = lambda market: None,
+    ) -> None:
+        """Pin the market's key; nothing is sent yet. ``on_rotation`` hears of a key after it."""
         self.market = market
-        self._key = key
+        self._key, self._on_rotation = key, on_rotation
         self._line = Connection(
             market.server,
             key=key,
-            market_key=market.key,
             ca_file=market.ca_file,
             document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
         )
         # What everybody may see is asked without a signature: it would cost the market a write.
         self._public = Connection(
             market.server,
-            market_key=market.key,
+            market_key=market.signing_key,
             ca_file=market.ca_file,
             document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
         )
@@ -74,8 +81,11 @@ class MarketClient:
         self._public.close()
 
     def check_market(self) -> None:
-        """Refuse a market that shows another key."""
-        self._public.check_market()
+        """Refuse a market that shows another key, but one that the pinned one vouches for."""
+        facts = self._public.check_market()
+        if self._public.market_key != self.market.signing_key:
+            self.market = self.market.after(facts["rotations"])
+            self._on_rotation(self.market)
 
     def tasks(self, state: str | None, *, at_most: int = bounds.TASKS_MAX) -> list[dict[str, Any]]:
         """Return published tasks, the newest first, and no more than ``at_most`` of them."""
@@ -90,9 +100,27 @@ class MarketClient:
         return [_task(each) for each in islice(listed, at_most)]
 
     def task(self, task: str, *, seen: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
-        """Return a task as it stands; with ``seen``, once it has more than so many events."""
+        """Return a task as it stands; with ``seen``, once it has more than so many events.
+
+        All that a device acts on is signed by the market: state, tick, P, R and the offer.
+        """
         asked = {} if seen is None else {"seen": seen, "wait": wait_s}
-        return _task(self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s))
+        shown = _task(self._public.get(f"/v1/tasks/{task}", asked, wait_s=wait_s))
+        message = task_state_message(
+            task=task,
+            card=shown["card"],
+            state=shown["state"],
+            sequence=shown["events"] - 1,
+            last_hash=shown["last_hash"],
+            tick=shown["tick"],
+            total_budget=shown["total_budget"],
+            reward_micro=shown["reward_micro"],
+            offer=shown["offer"],
+        )
+        self._check_signed(
+            f"the state {shown['state']!a:.20} of the task", message, shown["state_signature"]
+        )
+        return shown
 
     def card(self, task: str) -> tuple[str, TaskCard]:
         """Return who buys, and the card, if it has the hash that the task says."""
@@ -125,12 +153,25 @@ class MarketClient:
         self._line.delete(f"/v1/tasks/{task}/interest")
 
     def mine(self, task: str) -> dict[str, Any]:
-        """Return all that the market keeps of this owner in a task."""
+        """Return all that the market keeps of this owner in a task.
+
+        All that a device acts on is signed by the market: the line's state, the terms, the exit.
+        """
         found = _document("record of this owner", self._line.get(f"/v1/tasks/{task}/mine"), _MINE)
         if found["line"] is not None:
             _document("line of this owner", found["line"], _LINE)
         if found["receipt"] is not None:
             _document("receipt", found["receipt"], _RECEIPT)
+        line, offered, gone = found["line"], found["terms"], found["exit"]
+        message = participation_message(
+            task=task,
+            owner=self.market.owner,
+            sequence=found["sequence"],
+            line=None if line is None else line["state"],
+            terms=None if offered is None else digest(offered.get("terms")),
+            exit=None if gone is None else gone.get("reason"),
+        )
+        self._check_signed("the record of this owner", message, found["signature"])
         return found
 
     def discovery_log(self, task: str) -> list[dict[str, Any]]:
@@ -151,10 +192,7 @@ class MarketClient:
     def checked_terms(self, deal: Deal, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return the terms if the market signed them, and they are what card and plan lead to."""
         terms: dict[str, Any] = _document("terms", offered, _OFFERED)["terms"]
-        try:
-            self._line.check_signed(terms, offered["market_signature"])
-        except NotSignedIn as error:
-            raise Refused("unsigned", str(error)) from None
+        self._check_signed("the terms", terms, offered["market_signature"])
         reply = next((each for each in deal.replies if each.tick == terms.get("tick")), None)
         if reply is None or not reply.budget:
             raise Refused(
@@ -202,7 +240,11 @@ class MarketClient:
         self._line.post(f"/v1/tasks/{task}/terms", body)
 
     def query(self, deal: Deal, *, after: int, wait_s: float) -> Query | None:
-        """Return the next question, once there is one; None where none came in time."""
+        """Return the next question, once there is one; None where none came in time.
+
+        The market's signature covers all of it but the time left, which only says when a device
+        need not begin any more.
+        """
         found = self._line.fetch(
             f"/v1/tasks/{deal.task}/query",
             {"after": after, "wait": wait_s},
@@ -215,11 +257,16 @@ class MarketClient:
             number = int(found.headers["fedbourse-round"])
             deadline_ms = int(found.headers["fedbourse-deadline"])
             ends = time.monotonic() + int(found.headers["fedbourse-left-ms"]) / 1000
-            previous, said = (found.headers[f"fedbourse-{k}"] for k in ("previous", "query"))
+            previous, said, signature = (
+                found.headers[f"fedbourse-{name}"] for name in ("previous", "query", "signature")
+            )
         except (KeyError, ValueError, OverflowError):
-            raise Refused("query", "the market's question has no round, hash or deadline") from None
+            raise Refused(
+                "query", "the market's question has no round, hash, deadline or signature"
+            ) from None
         message = query_message(
             task=deal.task,
+            card=deal.card.digest,
             round=number,
             model_hash=hashlib.sha256(found.content).hexdigest(),
             deadline_ms=deadline_ms,
@@ -227,7 +274,29 @@ class MarketClient:
         )
         if digest(message) != said:
             raise Refused("query", f"the question of round {number} has not the hash that it shows")
+        self._check_signed(f"the question of round {number}", message, signature)
         return Query(number, found.content, said, deadline_ms, ends)
+
+    def _check_signed(self, what: str, message: object, signature: str) -> None:
+        """Refuse what the market did not sign with its pinned key: anybody may have made it up."""
+        for _ in range(2):
+            key = self.market.signing_key
+            if verified(key, canonical(message), signature):
+                return
+            self._look_for_rotation()
+            if self.market.signing_key == key:
+                break
+        raise Refused(
+            "unsigned",
+            f"{what} that {self.market.server} sends is not signed with {key}, the market's key",
+        )
+
+    def _look_for_rotation(self) -> None:
+        """Follow the market to another key, if it has one: it may have been restarted with it."""
+        try:
+            self.check_market()
+        except NotSignedIn as error:
+            raise Refused("unsigned", str(error)) from None
 
     def answer(
         self, deal: Deal, query: Query, vector: bytes, *, answered: tuple[int, int]
@@ -267,7 +336,10 @@ class MarketClient:
         )
         try:
             receipt = signed["receipt"]
-            if not verified(self.market.key, canonical(receipt), signed["market_signature"]):
+            # One that was stored before the market changed its key counts as it was signed.
+            if not self.market.signed(receipt, signed["market_signature"]):
+                self._look_for_rotation()
+            if not self.market.signed(receipt, signed["market_signature"]):
                 raise NotSignedIn(f"the receipt of round {round} is not signed by the market")
             said = _count("answered", receipt["answered"])
             least, most = answered
@@ -310,6 +382,8 @@ _TASK = {
     "total_budget": object,
     "reward_micro": object,
     "interested": int | None,
+    "last_hash": str,
+    "state_signature": str,
 }
 _CARD = {"card": dict, "digest": str}
 _MINE = {
@@ -318,6 +392,8 @@ _MINE = {
     "line": dict | None,
     "terms": dict | None,
     "receipt": dict | None,
+    "sequence": int,
+    "signature": str,
 }
 _EVENT = {"kind": str, "body": dict}
 _LINE = {"state": str, "answered": int}

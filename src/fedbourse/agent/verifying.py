@@ -15,8 +15,6 @@ from fedbourse.agent.discovery_checks import (
 )
 from fedbourse.errors import FedbourseError, Refused
 from fedbourse.units import amount_text
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.keys import verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +77,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[Check]:
             )
         both, line = signed_terms(), mine["line"]
         signed = both["terms"]
-        if not verified(client.market.key, canonical(signed), both["market_signature"]):
+        if not client.market.signed(signed, both["market_signature"]):
             raise Refused("differs", "the market's signature of the terms is not its own")
         same_amount("the payment", line["payment_micro"], signed["payment_micro"])
         same("the line's hash", line["leaf"], signed["previous"])

@@ -29,8 +29,9 @@ from fedbourse.bootstrap.machine import (
     server_config,
     write_private,
 )
+from fedbourse.bootstrap.market_key import KEY_FILE, market_key
 from fedbourse.dashboard.app import add_dashboard
-from fedbourse.errors import BooksDiffer, FedbourseError, InvalidFile
+from fedbourse.errors import BooksDiffer, FedbourseError
 from fedbourse.market import clock, payouts
 from fedbourse.market.access import issue_token
 from fedbourse.storage import SqlStore
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Alarm", "MarketSettings", "Ready", "WakesClock", "running_clock", "serve_market"]
 
 OPERATOR = "operator:main"
-_KEY, _TOKEN = "market.key", "operator.token"
+_TOKEN = "operator.token"
 _TICK_S = 0.25
 """However many tasks are named, the clock looks at all deadlines so often."""
 _REST_S = 0.05
@@ -100,21 +101,6 @@ def serve_market(
                 _run(settings, market, store, listener, on_start=start, on_stop=on_stop)
                 return
         _run_workers(settings, listener, on_start=partial(on_ready, ready))
-
-
-def market_key(folder: Path, store: Store) -> SigningKey:
-    """Return the market's key, made where the market is new."""
-    path = folder / _KEY
-    if not path.exists():
-        with store.read() as unit:
-            if unit.tokens(limit=1):
-                # Devices have pinned the key, so that another one would shut them all out.
-                raise InvalidFile(
-                    f"the database belongs to a market whose key is not in {folder}; put its "
-                    f"{_KEY} there, or name another database"
-                )
-        SigningKey.generate().save(path)
-    return SigningKey.load(path)
 
 
 def check_books(store: Store) -> None:
@@ -297,7 +283,7 @@ def _work(
     """Serve in one of several processes, for as long as the one that started it lives."""
     try:
         with SqlStore(settings.database_url) as store:
-            key = SigningKey.load(settings.folder / _KEY)
+            key = SigningKey.load(settings.folder / KEY_FILE)
             market = settings.market(key)
             _end_with(parent)
             _run(settings, market, store, sockets[0], on_start=on_start)

@@ -248,7 +248,7 @@ def verify(task: str, /, *, device: DeviceOptions = THE_DEVICE, as_json: Json = 
         with Connection(
             market.server,
             key=agent.folder.key,
-            market_key=market.key,
+            market_key=market.signing_key,
             ca_file=market.ca_file,
             document_bytes_max=bounds.DEVICE_DOCUMENT_BYTES_MAX,
         ) as line:

@@ -18,6 +18,7 @@ from fedbourse.cli.device_deals import join, run, withdraw
 from fedbourse.cli.device_results import ledger
 from fedbourse.cli.device_results import verify as device_verify
 from fedbourse.cli.payout import payout_app
+from fedbourse.cli.rotate_key import rotate_key
 from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
@@ -51,7 +52,16 @@ app.command(audit_app)
 app.command(solve)
 app.command(study_app)
 app.command(train_app)
-for command in (serve, device_app, task_app, account_app, payout_app, token_app, verify):
+for command in (
+    serve,
+    rotate_key,
+    device_app,
+    task_app,
+    account_app,
+    payout_app,
+    token_app,
+    verify,
+):
     app.command(command)
 for deal in (check, join, run, withdraw, ledger, device_verify):
     device_app.command(deal)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TickReply,
     )
     from fedbourse.units import MicroCredits
+    from fedbourse.wire.rotation import Rotation
 
 Lock = Literal["none", "share", "change"]
 """none: just read; share: nobody changes it before this transaction ends; change: nor shares it."""
@@ -241,6 +242,9 @@ class Rounds(Protocol):
     def round(self, task: str, number: int) -> Round:
         """Return a round, or raise ``NotFound``."""
 
+    def sign_round(self, task: str, number: int, signature: str) -> None:
+        """Store another signature of a round's question, or raise ``NotFound``."""
+
     def has_round(self, task: str, number: int) -> bool:
         """Say whether a round was ever opened."""
 
@@ -397,6 +401,12 @@ class Identities(Protocol):
 
     def device(self, device: str) -> Device | None:
         """Return a device."""
+
+    def add_rotation(self, rotation: Rotation) -> None:
+        """Store that the market has another key; a key has one successor."""
+
+    def rotations(self) -> list[Rotation]:
+        """Return the market's keys, as each took the place of the one before, the oldest first."""
 
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
         """Store a nonce; False where the device has used it before."""

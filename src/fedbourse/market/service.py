@@ -21,6 +21,8 @@ from fedbourse.market.lifecycle import Command, Role, after
 from fedbourse.market.parties import MARKET
 from fedbourse.market.task import State
 from fedbourse.units import MicroCredits
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.messages import task_state_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Unit
     from fedbourse.market.task import Task
     from fedbourse.wire.keys import SigningKey
+    from fedbourse.wire.messages import Message
 
 
 T = TypeVar("T")
@@ -71,7 +74,7 @@ class Market:
         return self.now_ms() + math.ceil(seconds * 1000)
 
     def record(self, unit: Unit, task: Task, kind: str, body: dict[str, Any]) -> Task:
-        """Append an event to the task's log, and store the task with it."""
+        """Append an event to the task's log, and store and sign the task as it stands with it."""
         event = log.next_event(
             task.id,
             kind,
@@ -81,6 +84,7 @@ class Market:
         )
         unit.append_event(event)
         task = replace(task, last_sequence=event.sequence, last_hash=event.hash)
+        task = replace(task, state_signature=self.key.sign(canonical(state_message(task))))
         unit.save_task(task)
         return task
 
@@ -93,6 +97,21 @@ class Market:
     def fund(self) -> dict[str, str]:
         """Where unearned pay goes: the account, and whom it is paid out to."""
         return {"account": FUND, "pays_to": self.fund_pays_to}
+
+
+def state_message(task: Task) -> Message:
+    """Return what the market says of how a task stands: all that devices act on."""
+    return task_state_message(
+        task=task.id,
+        card=task.card.digest,
+        state=task.state.value,
+        sequence=task.last_sequence,
+        last_hash=task.last_hash,
+        tick=task.tick,
+        total_budget=task.total_budget,
+        reward_micro=task.reward,
+        offer=task.offer or None,
+    )
 
 
 def escrow(task_id: str) -> str:

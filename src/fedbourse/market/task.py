@@ -64,6 +64,8 @@ class Task:
     last_sequence: int = -1
     last_hash: str = ""
     """The end of the event log: what the next event follows."""
+    state_signature: str = ""
+    """The market's, of the task as it stood after that event (``wire.messages``)."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,9 @@ class Round:
     closed_ms: int | None = None
     answers: int = 0
     """How many came in time; known once the round is closed."""
+    signature: str = ""
+    """The market's, of the query message, made once when the round opened; the last model, which
+    nothing is asked about, has none."""
 
 
 @dataclass(frozen=True)

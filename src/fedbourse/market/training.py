@@ -20,7 +20,7 @@ from fedbourse.market.service import escrow, role_of, taken
 from fedbourse.market.task import Round
 from fedbourse.market.unearned import empty_escrow
 from fedbourse.units import MicroCredits
-from fedbourse.wire.canonical import digest
+from fedbourse.wire.canonical import canonical, digest
 from fedbourse.wire.messages import query_message
 
 if TYPE_CHECKING:
@@ -127,14 +127,24 @@ def _open_round(
     deadline = market.moment_in(task.card.deadlines.round_s)
     message = query_message(
         task=task.id,
+        card=task.card.digest,
         round=number,
         model_hash=_hash(data),
         deadline_ms=deadline,
         previous=previous,
     )
-    now = market.now_ms()
-    query = digest(message)
-    unit.add_round(Round(task.id, number, data, _hash(data), query, previous, now, deadline))
+    opened = Round(
+        task=task.id,
+        number=number,
+        model=data,
+        model_hash=_hash(data),
+        query=digest(message),
+        previous=previous,
+        opened_ms=market.now_ms(),
+        deadline_ms=deadline,
+        signature=market.key.sign(canonical(message)),
+    )
+    unit.add_round(opened)
     task = replace(task, round=number, deadline_ms=deadline)
     unit.save_task(task)
     return task

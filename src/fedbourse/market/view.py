@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedbourse.market.task import ClosedRound, Entry, Line, Round, Task, TaskOrder
     from fedbourse.market.task_money import TaskMoney
     from fedbourse.market.views import Document
+    from fedbourse.wire.rotation import Rotation
 
 _PAGE = 10_000
 
@@ -178,6 +179,10 @@ class View:
         if found.state not in (State.TRAINING, State.COMPLETED):
             raise Conflict(f"a model needs a task in training; it is {found.state.value}")
         return self._unit.round(found.id, found.round)
+
+    def rotations(self) -> list[Rotation]:
+        """Return how the market's key was replaced, since its first one."""
+        return self._unit.rotations()
 
     # An owner's
 

@@ -20,6 +20,8 @@ from fedbourse.market.selling import offered_terms
 from fedbourse.market.service import show
 from fedbourse.market.task import State, promised_micro
 from fedbourse.market.task_money import money_of, visible_escrow
+from fedbourse.wire.canonical import canonical
+from fedbourse.wire.messages import participation_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +59,7 @@ def task_document(task: Task) -> Document:
         "rounds": task.card.rounds,
         "events": task.last_sequence + 1,
         "last_hash": task.last_hash,
+        "state_signature": task.state_signature,
     }
 
 
@@ -155,6 +158,15 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
     line = unit.line(task.id, caller.party)
     last = unit.last_answer(task.id, caller.party)
     gone = unit.exit(task.id, caller.party)
+    terms = offered_terms(market, task, line) if line and line.budget is not None else None
+    message = participation_message(
+        task=task.id,
+        owner=caller.party,
+        sequence=task.last_sequence,
+        line=line.state if line else None,
+        terms=terms["digest"] if terms else None,
+        exit=gone.reason if gone else None,
+    )
     return {
         "task": task.id,
         "owner": caller.party,
@@ -163,8 +175,10 @@ def mine(market: Market, unit: Unit, caller: Caller, task_id: str) -> Document:
         "replies": [asdict(reply) for reply in replies],
         "exit": asdict(gone) if gone else None,
         "line": line_entry(line) if line else None,
-        "terms": offered_terms(market, task, line) if line and line.budget is not None else None,
+        "terms": terms,
         "receipt": json.loads(last.receipt) if last else None,
+        "sequence": task.last_sequence,
+        "signature": market.key.sign(canonical(message)),
     }
 
 

@@ -88,6 +88,7 @@ tasks = Table(
     _number("round"),
     _number("last_sequence"),
     _text("last_hash"),
+    _text("state_signature"),
     # What lists are searched for and put in order by, out of the card.
     _text("words"),
     _maybe_number("promised"),
@@ -224,6 +225,7 @@ rounds = Table(
     _number("deadline_ms"),
     _maybe_number("closed_ms"),
     _number("answers"),
+    _text("signature"),
     PrimaryKeyConstraint("task", "number"),
     _not_negative("number"),
 )
@@ -383,6 +385,18 @@ Index(
     unique=True,
     sqlite_where=text("retired_ms IS NULL"),
     postgresql_where=text("retired_ms IS NULL"),
+)
+
+# A key has one successor, so that whoever knows one is led to the last.
+rotations = Table(
+    "rotations",
+    metadata,
+    Column("old", Name, primary_key=True),
+    Column("new", Name, nullable=False, unique=True),
+    _number("at_ms"),
+    _text("old_signature"),
+    _text("new_signature"),
+    CheckConstraint("old <> new", name="keys"),
 )
 
 nonces = Table(

@@ -1,4 +1,4 @@
-"""Tokens, devices, nonces, ended sessions and kept responses in SQL."""
+"""Tokens, devices, keys, nonces, ended sessions and kept responses in SQL."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from fedbourse.storage.schema import (
     enrolments,
     nonces,
     responses,
+    rotations,
     tokens,
 )
 from fedbourse.storage.unit import Part
+from fedbourse.wire.rotation import Rotation
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
@@ -117,6 +119,16 @@ class SqlIdentities(Part):
         """Return a device."""
         row = self._run(_DEVICE, {"device": device}).first()
         return row and Device(*row)
+
+    def add_rotation(self, rotation: Rotation) -> None:
+        """Store that the market has another key; a key has one successor."""
+        if not self._add(rotations, vars(rotation)):
+            raise Conflict(f"the key {rotation.old} has a successor already")
+
+    def rotations(self) -> list[Rotation]:
+        """Return the market's keys, as each took the place of the one before, the oldest first."""
+        query = select(rotations).order_by(rotations.c.at_ms, rotations.c.old)
+        return [Rotation(*row) for row in self._run(query)]
 
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
         """Store a nonce; False where the device has used it before."""

@@ -50,6 +50,12 @@ class SqlRounds(Part):
             raise _no_round(task, number)
         return Round(*row)
 
+    def sign_round(self, task: str, number: int, signature: str) -> None:
+        """Store another signature of a round's question, or raise ``NotFound``."""
+        signed = update(rounds).where(_round(task, number)).values(signature=signature)
+        if not self._changed(signed):
+            raise _no_round(task, number)
+
     def has_round(self, task: str, number: int) -> bool:
         """Say whether a round was ever opened."""
         return self._run(select(rounds.c.number).where(_round(task, number))).first() is not None

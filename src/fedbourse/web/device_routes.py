@@ -212,6 +212,7 @@ def _asked(round: Round | None, now_ms: int) -> Response | None:
         "Fedbourse-Query": round.query,
         "Fedbourse-Previous": round.previous,
         "Fedbourse-Deadline": str(round.deadline_ms),
+        "Fedbourse-Signature": round.signature,
         # A device need not know what time it is here.
         "Fedbourse-Left-Ms": str(round.deadline_ms - now_ms),
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
-from fedbourse.web.bodies import KEY, SIGNATURE, Body, example
+from fedbourse.web.bodies import KEY, MS, SIGNATURE, Body, example
 
 
 class Health(Body):
@@ -42,6 +42,29 @@ class FundFacts(Fund):
     balance_micro: int
 
 
+_ROTATION: dict[str, Any] = {
+    "old": KEY,
+    "new": KEY,
+    "at_ms": MS,
+    "old_signature": SIGNATURE,
+    "new_signature": SIGNATURE,
+}
+
+
+class RotationDocument(Body):
+    """The statement that a key takes the place of another, signed with both."""
+
+    model_config = example(**_ROTATION)
+    old: str
+    new: str
+    at_ms: int
+    """From when on the market signs with the new one."""
+    old_signature: str
+    """With the old key, of the message of kind key-rotation: old, new and at_ms."""
+    new_signature: str
+    """With the new key, of the same."""
+
+
 class MarketFacts(Body):
     """What a market says of itself."""
 
@@ -50,6 +73,7 @@ class MarketFacts(Body):
         version="0.4.0",
         public_key=KEY,
         proof=SIGNATURE,
+        rotations=[_ROTATION],
         fund={**FUND, "balance_micro": 5_000},
         limits={"json_bytes_max": 1_048_576, "answer_bytes_max": 8_004_096},
     )
@@ -60,6 +84,8 @@ class MarketFacts(Body):
     proof: str | None
     """Its signature of the message of kind market, with the host and the challenge; null where
     there was no challenge, or the market does not go by that name."""
+    rotations: list[RotationDocument]
+    """How the market came by its key: whoever knows an earlier one follows from there."""
     fund: FundFacts
     limits: Limits
 

@@ -87,6 +87,10 @@ QUERY_ANSWER: dict[int | str, dict[str, Any]] = {
             "Fedbourse-Query": {"description": "The query message's hash.", "schema": _HASH},
             "Fedbourse-Previous": {"description": "The message before it.", "schema": _HASH},
             "Fedbourse-Deadline": {"description": "When it ends, in ms.", "schema": _WHOLE},
+            "Fedbourse-Signature": {
+                "description": "The market's, of the query message.",
+                "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{86}$"},
+            },
             "Fedbourse-Left-Ms": {"description": "How long that is from now.", "schema": _WHOLE},
         },
     },

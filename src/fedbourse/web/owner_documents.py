@@ -232,6 +232,8 @@ class Mine(Body):
         line=_LINE,
         terms={"terms": _TERMS, "digest": HASH, "market_signature": SIGNATURE},
         receipt=_RECEIPT,
+        sequence=8,
+        signature=SIGNATURE,
     )
     task: str
     owner: str
@@ -244,6 +246,11 @@ class Mine(Body):
     line: LineDocument | None
     terms: OfferedTerms | None
     receipt: SignedReceipt | None
+    sequence: int
+    """The number of the last event in the task's log: all of this is as of then."""
+    signature: str
+    """The market's, of the message of kind participation: task, owner, sequence, the line's state,
+    the terms' hash and the exit's reason; null for what is not there."""
 
 
 class Proof(Body):

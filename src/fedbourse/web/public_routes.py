@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Header
@@ -14,7 +15,14 @@ from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
 from fedbourse.web.doors import Asked, Behind, Known, Visitor  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.limits import peer_of
-from fedbourse.web.market_documents import FundFacts, Health, Limits, MarketFacts, Me
+from fedbourse.web.market_documents import (
+    FundFacts,
+    Health,
+    Limits,
+    MarketFacts,
+    Me,
+    RotationDocument,
+)
 from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paths import (  # noqa: TC001 - as above
     AfterEvent,
@@ -78,7 +86,7 @@ def market(service: Behind, request: Asked, challenge: Challenge = "") -> Market
     """
     settings, host = service.settings, request.authority.lower()
     with service.view() as view:
-        fund = view.fund()
+        fund, rotations = view.fund(), view.rotations()
     proof = None
     if challenge and (not settings.authorities or host in settings.authorities):
         message = market_message(host=host, challenge=challenge)
@@ -88,6 +96,7 @@ def market(service: Behind, request: Asked, challenge: Challenge = "") -> Market
         version=__version__,
         public_key=service.market.key.public,
         proof=proof,
+        rotations=[RotationDocument(**asdict(rotation)) for rotation in rotations],
         fund=FundFacts(**fund),
         limits=Limits(
             json_bytes_max=settings.json_bytes_max, answer_bytes_max=settings.answer_bytes_max

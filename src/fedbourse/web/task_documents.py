@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from fedbourse.market.task import State  # noqa: TC001 - pydantic reads them
 from fedbourse.web import cards
-from fedbourse.web.bodies import HASH, MS, TASK, Body, example
+from fedbourse.web.bodies import HASH, MS, SIGNATURE, TASK, Body, example
 from fedbourse.web.market_documents import FUND, Fund
 
 _TASK: dict[str, Any] = {
@@ -30,6 +30,7 @@ _TASK: dict[str, Any] = {
     "rounds": 100,
     "events": 6,
     "last_hash": HASH,
+    "state_signature": SIGNATURE,
 }
 _EVENT: dict[str, Any] = {
     "task": TASK,
@@ -89,6 +90,9 @@ class TaskDocument(Body):
     events: int
     last_hash: str
     """The end of the event log."""
+    state_signature: str
+    """The market's, of the message of kind task-state: task, card, state, sequence (events - 1),
+    last_hash, tick, total_budget, reward_micro and offer. It is made once, with the last event."""
 
 
 class TaskPage(Body):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import time
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fedbourse.wire.json_body import read_json
 from fedbourse.wire.keys import verified
 from fedbourse.wire.messages import market_message
 from fedbourse.wire.refusal import refusal
+from fedbourse.wire.rotation import keys_since
 from fedbourse.wire.signatures import Request, sign_request
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class Connection:
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
             raise InvalidInput("a token is one word of visible characters; found something else")
         self.server_url = market_address(server_url)
-        self._token, self._key, self._market_key = token, key, market_key
+        self._token, self._key = token, key
+        self.market_key = market_key
+        """The key that the market must sign with."""
         self._timeout_s, self._sleep, self._now_ms = timeout_s, sleep, now_ms
         self._document_bytes_max, self._deadline = document_bytes_max, Deadline()
         secure = self.server_url.startswith("https:")
@@ -179,25 +181,30 @@ class Connection:
         return self._json(self._ask("PUT", path, content=content, headers=headers).content)
 
     def check_market(self) -> Any:
-        """Return what the market says of itself; refuse one that does not hold the pinned key."""
+        """Return what the market says of itself; refuse one that does not hold the pinned key.
+
+        Where that has been replaced by a key that it vouches for, the last one is pinned from now
+        on (``wire.rotation``).
+        """
         challenge = secrets.token_hex(16)
         document = self.get("/v1/market", {"challenge": challenge})
-        found = document.get("public_key") if isinstance(document, dict) else None
-        if self._market_key is not None and not (
-            isinstance(found, str)
-            and hmac.compare_digest(found.encode(), self._market_key.encode())
-        ):
+        if self.market_key is None:
+            return document
+        facts = document if isinstance(document, dict) else {}
+        found = facts.get("public_key")
+        since = keys_since(self.market_key, facts.get("rotations"))
+        if found != (since[-1] if since else self.market_key):
             raise NotSignedIn(
-                f"{self.server_url} shows the key {found!a:.60}, not {self._market_key}, which "
-                "this connection was told to expect"
+                f"{self.server_url} shows the key {found!a:.60}, not {self.market_key}, which "
+                "this connection was told to expect, nor one that it vouches for"
             )
-        if self._market_key is not None:
-            message = market_message(host=self.authority, challenge=challenge)
-            if not verified(self._market_key, canonical(message), str(document.get("proof"))):
-                raise NotSignedIn(
-                    f"{self.server_url} shows the key {self._market_key}, and does not prove that "
-                    "it holds it under this name"
-                )
+        message = market_message(host=self.authority, challenge=challenge)
+        if not verified(str(found), canonical(message), str(facts.get("proof"))):
+            raise NotSignedIn(
+                f"{self.server_url} shows the key {found}, and does not prove that "
+                "it holds it under this name"
+            )
+        self.market_key = str(found)
         return document
 
     @property
@@ -207,11 +214,11 @@ class Connection:
 
     def check_signed(self, document: object, signature: str) -> None:
         """Refuse a document that the market did not sign with its pinned key."""
-        if self._market_key is None:
+        if self.market_key is None:
             raise InvalidInput("the market's key is not known here, so no signature can be checked")
-        if not verified(self._market_key, canonical(document), signature):
+        if not verified(self.market_key, canonical(document), signature):
             raise NotSignedIn(
-                f"a document from {self.server_url} is not signed with {self._market_key}"
+                f"a document from {self.server_url} is not signed with {self.market_key}"
             )
 
     def events(self, path: str, after: int = -1) -> Iterator[dict[str, Any]]:

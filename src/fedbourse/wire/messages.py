@@ -38,6 +38,67 @@ def log_head_message(*, of: str, length: int, hash: str, at_ms: int) -> Message:
     return {"kind": "log head", "of": of, "length": length, "hash": hash, "at_ms": at_ms}
 
 
+def rotation_message(*, old: str, new: str, at_ms: int) -> Message:
+    """The market signs with another key from this moment on; both keys sign this."""
+    return {"kind": "key-rotation", "old": old, "new": new, "at_ms": at_ms}
+
+
+def task_state_message(
+    *,
+    task: str,
+    card: str,
+    state: str,
+    sequence: int,
+    last_hash: str,
+    tick: int,
+    total_budget: float | None,
+    reward_micro: int | None,
+    offer: str | None,
+) -> Message:
+    """The market says how a task stands after the event with this number and hash in its log.
+
+    It signs this once for everybody, with each event. R, P and the hash of the offer are null
+    before they are announced.
+    """
+    return {
+        "kind": "task-state",
+        "task": task,
+        "card": card,
+        "state": state,
+        "sequence": sequence,
+        "last_hash": last_hash,
+        "tick": tick,
+        "total_budget": total_budget,
+        "reward_micro": reward_micro,
+        "offer": offer,
+    }
+
+
+def participation_message(
+    *,
+    task: str,
+    owner: str,
+    sequence: int,
+    line: str | None,
+    terms: str | None,
+    exit: str | None,
+) -> Message:
+    """The market says what an owner is to a task, as of this event of its log.
+
+    ``line`` is the state of its line, ``terms`` the hash of its terms, ``exit`` why it is out of
+    the task; each is null where there is none.
+    """
+    return {
+        "kind": "participation",
+        "task": task,
+        "owner": owner,
+        "sequence": sequence,
+        "line": line,
+        "terms": terms,
+        "exit": exit,
+    }
+
+
 def interest_message(*, task: str, owner: str, value: float | None, card: str) -> Message:
     """An owner likes the card with this hash; it reports its value, or None."""
     return {"kind": "interest", "task": task, "owner": owner, "value": value, "previous": card}
@@ -137,12 +198,16 @@ def privacy_terms(card: TaskCard, *, task: str, budget: float) -> Terms:
 
 
 def query_message(
-    *, task: str, round: int, model_hash: str, deadline_ms: int, previous: str
+    *, task: str, card: str, round: int, model_hash: str, deadline_ms: int, previous: str
 ) -> Message:
-    """The market asks about a model; ``previous`` is the query before, or the log's last event."""
+    """The market asks about a model; ``previous`` is the query before, or the log's last event.
+
+    The market signs it once for everybody, when the round opens.
+    """
     return {
         "kind": "query",
         "task": task,
+        "card": card,
         "round": round,
         "model_hash": model_hash,
         "deadline_ms": deadline_ms,

@@ -33,6 +33,17 @@ CREATE TABLE enrolments (
   CONSTRAINT pk_enrolments PRIMARY KEY (hash)
 )
 
+CREATE TABLE rotations (
+  old TEXT COLLATE "C" NOT NULL,
+  new TEXT COLLATE "C" NOT NULL,
+  at_ms BIGINT NOT NULL,
+  old_signature TEXT NOT NULL,
+  new_signature TEXT NOT NULL,
+  CONSTRAINT pk_rotations PRIMARY KEY (old),
+  CONSTRAINT ck_rotations_keys CHECK (old <> new),
+  CONSTRAINT uq_rotations_new UNIQUE (new)
+)
+
 CREATE TABLE nonces (
   device TEXT COLLATE "C" NOT NULL,
   nonce TEXT COLLATE "C" NOT NULL,
@@ -99,6 +110,7 @@ CREATE TABLE tasks (
   round BIGINT NOT NULL,
   last_sequence BIGINT NOT NULL,
   last_hash TEXT NOT NULL,
+  state_signature TEXT NOT NULL,
   words TEXT NOT NULL,
   promised BIGINT,
   CONSTRAINT pk_tasks PRIMARY KEY (id),
@@ -272,6 +284,7 @@ CREATE TABLE rounds (
   deadline_ms BIGINT NOT NULL,
   closed_ms BIGINT,
   answers BIGINT NOT NULL,
+  signature TEXT NOT NULL,
   CONSTRAINT pk_rounds PRIMARY KEY (task, number),
   CONSTRAINT ck_rounds_number CHECK (number >= 0),
   CONSTRAINT fk_rounds_task FOREIGN KEY(task) REFERENCES tasks (id)
