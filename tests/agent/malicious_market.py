@@ -178,8 +178,9 @@ class MaliciousMarket:
     def _tasks(self, *_: Any) -> Any:
         return self._said("tasks", {"tasks": [self._document()], "next": None})
 
-    def _task(self, *_: Any) -> Any:
-        return self._said("signed task", self._with_state(self._said("task", self._document())))
+    def _task(self, path: str, *_: Any) -> Any:
+        document = {**self._document(), "task": path.rpartition("/")[2]}
+        return self._said("signed task", self._with_state(self._said("task", document)))
 
     def _with_state(self, said: Any) -> Any:
         """Add the signature of a task's state, whatever it is; what is not a task has none."""

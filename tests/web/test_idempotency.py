@@ -99,7 +99,7 @@ def enrolment(world):
 WRITES = [draft, opening, withdrawal, deposit, token, plan, answer, enrolment]
 NEW_ROWS = {
     draft: {"tasks": 1, "events": 1},
-    opening: {"events": 1, "transfers": 1, "accounts": 1},  # its reward is reserved
+    opening: {"events": 1, "openings": 1, "transfers": 1, "accounts": 1},  # its reward is reserved
     withdrawal: {"transfers": 1, "payouts": 1, "payout_steps": 1, "accounts": 1},
     deposit: {"transfers": 1},
     token: {"tokens": 1},
