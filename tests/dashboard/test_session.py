@@ -166,7 +166,7 @@ def test_a_session_stays_ended_after_what_is_old_was_forgotten(client, town, not
     town.post(client, "/sign-out", csrf=hidden(client)["csrf"])
     town.trading.time_ms += LIFE_MS - 2
     with town.store.begin() as unit:
-        unit.purge(now_ms=town.market.now_ms(), kept_before_ms=0)
+        unit.purge(now_ms=town.market.now_ms())
     set_cookie(client, town, copied)
     assert not signed(client)
 

@@ -43,7 +43,7 @@ def forgets_what_it_answered() -> None:
 
     def keep_another(unit: Any, caller: str, key: str, response: Any) -> None:
         keep(unit, caller, key, response)
-        unit.purge(now_ms=2**62, kept_before_ms=2**62)
+        unit.purge(now_ms=2**62)
 
     SqlUnit.keep_response = keep_another  # type: ignore[method-assign]
 

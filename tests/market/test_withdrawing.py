@@ -342,10 +342,10 @@ def test_what_was_answered_to_earlier_writes_is_forgotten(trading) -> None:
     task = interested(trading, owners)
     with trading.store.begin() as unit:
         for number, party in enumerate([owners[0].name, owners[1].name]):
-            assert unit.claim(party, f"key-{number}", "f", at_ms=1) is None
+            assert unit.claim(party, f"key-{number}", "f", expires_ms=1) is None
             said = Response("f", 200, f'{{"task":"{task.id}","value":1.0}}')
             unit.keep_response(party, f"key-{number}", said)
     step_back(trading, owners[0], task)
     with trading.store.begin() as unit:
-        assert unit.claim(owners[0].name, "key-0", "f", at_ms=1) is None
-        assert unit.claim(owners[1].name, "key-1", "f", at_ms=1) is not None
+        assert unit.claim(owners[0].name, "key-0", "f", expires_ms=1) is None
+        assert unit.claim(owners[1].name, "key-1", "f", expires_ms=1) is not None

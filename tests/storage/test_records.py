@@ -541,7 +541,7 @@ def test_a_nonce_is_taken_once_until_it_is_purged(store: SqlStore) -> None:
         assert unit.remember_nonce("d1", "n", expires_ms=10)
         assert not unit.remember_nonce("d1", "n", expires_ms=99)
         assert unit.remember_nonce("d2", "n", expires_ms=20)
-        unit.purge(now_ms=15, kept_before_ms=15)
+        unit.purge(now_ms=15)
         assert unit.remember_nonce("d1", "n", expires_ms=30)
         assert not unit.remember_nonce("d2", "n", expires_ms=30)
 
@@ -554,24 +554,24 @@ def test_a_session_stays_ended_until_it_would_have_been_over(store: SqlStore) ->
     with store.begin() as unit:
         assert unit.has_ended("one")
         assert not unit.has_ended("three")
-        unit.purge(now_ms=15, kept_before_ms=15)
+        unit.purge(now_ms=15)
         assert (unit.has_ended("one"), unit.has_ended("two")) == (False, True)
 
 
 def test_a_kept_response_is_given_again_until_it_is_purged(store: SqlStore) -> None:
     response = Response("f", 201, '{"é": 1}')
     with store.begin() as unit:
-        assert unit.claim(ANN, "key", "f", at_ms=5) is None
+        assert unit.claim(ANN, "key", "f", expires_ms=5) is None
         unit.keep_response(ANN, "key", response)
-        assert unit.claim(BOB, "key", "f", at_ms=50) is None
+        assert unit.claim(BOB, "key", "f", expires_ms=50) is None
         with pytest.raises(NotFound):
             unit.keep_response(ANN, "other", response)
     with store.begin() as unit:
-        assert unit.claim(ANN, "key", "other", at_ms=6) == response
+        assert unit.claim(ANN, "key", "other", expires_ms=6) == response
         with pytest.raises(Conflict, match="never answered"):
-            unit.claim(BOB, "key", "f", at_ms=51)
-        unit.purge(now_ms=6, kept_before_ms=6)
-        assert unit.claim(ANN, "key", "g", at_ms=7) is None
+            unit.claim(BOB, "key", "f", expires_ms=51)
+        unit.purge(now_ms=6)
+        assert unit.claim(ANN, "key", "g", expires_ms=7) is None
 
 
 def test_nothing_counts_of_a_transaction_that_raises(store: SqlStore) -> None:

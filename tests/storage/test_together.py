@@ -85,7 +85,7 @@ def test_plans_do_not_wait_for_each_other_on_postgresql(postgresql) -> None:
 def test_twenty_repeats_of_one_write_have_one_effect(store: SqlStore) -> None:
     def write(number: int) -> Response:
         with store.begin() as unit:
-            kept = unit.claim(ACME, "key", "f", at_ms=1)
+            kept = unit.claim(ACME, "key", "f", expires_ms=1)
             if kept is not None:
                 return kept
             unit.post([Transfer(f"deposit {number}", "outside", ACME, 10)], at_ms=1)
@@ -102,7 +102,7 @@ def test_a_claim_that_failed_leaves_the_key_free(store: SqlStore) -> None:
     def write(number: int) -> bool:
         try:
             with store.begin() as unit:
-                if unit.claim(ACME, "key", "f", at_ms=1) is not None:
+                if unit.claim(ACME, "key", "f", expires_ms=1) is not None:
                     return False
                 raise ZeroDivisionError
         except ZeroDivisionError:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import ast
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import fedbourse
 from fedbourse.errors import TooManyRequests, Unreachable
+from fedbourse.market.view import View
+from fedbourse.storage import SqlStore
 from fedbourse.web.heavy import HeavyWork
 from fedbourse.web.limits import Buckets
+from web.servers import served
+from web.worlds import World
 
+_THREADS = 40
+"""As many as requests have: the bound of anyio, which FastAPI leaves as it is."""
 SOURCE = Path(fedbourse.__file__).parent
 
 
@@ -60,6 +70,29 @@ def test_nobody_has_much_computed_in_a_short_time():
             pass
     with pytest.raises(TooManyRequests, match="much computed at once; wait a second"):
         heavy.turn("buyer:acme", known=True).__enter__()
+
+
+def test_health_is_answered_while_every_thread_of_requests_is_taken(tmp_path, monkeypatch):
+    go_on, waiting = threading.Event(), threading.Semaphore(0)
+
+    def slow(*_args, **_options):
+        waiting.release()
+        assert go_on.wait(60)
+        return {"tasks": [], "next": None}
+
+    monkeypatch.setattr(View, "tasks", slow)
+    with SqlStore(f"sqlite:///{tmp_path / 'market.db'}", connections=60) as store:
+        world = World(store)
+        with served(world.app) as url, ThreadPoolExecutor(_THREADS + 5) as clients:
+            ask = partial(httpx2.get, trust_env=False, timeout=60)
+            asked = [clients.submit(ask, f"{url}/v1/tasks") for _ in range(_THREADS + 5)]
+            try:
+                for _ in range(_THREADS):
+                    assert waiting.acquire(timeout=60)
+                assert ask(f"{url}/v1/health").json() == {"status": "ok"}
+            finally:
+                go_on.set()
+            assert {each.result().status_code for each in asked} == {200}
 
 
 AUTHENTICATES = {"session.py", "sign_in.py", "visits.py"}

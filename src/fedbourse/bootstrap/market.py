@@ -56,7 +56,6 @@ _TICK_S = 0.25
 _REST_S = 0.05
 """However many writes there are, the clock rests so long between two looks."""
 _PURGE_S = 600.0
-_KEEP_MS = 24 * 3600 * 1000
 """How long the answer to a write is kept for its repetition."""
 _LOG = logging.getLogger("fedbourse.market")
 
@@ -150,8 +149,7 @@ def running_clock(
 
     def purge() -> None:
         with store.begin() as unit:
-            now_ms = market.now_ms()
-            unit.purge(now_ms=now_ms, kept_before_ms=now_ms - _KEEP_MS)
+            unit.purge(now_ms=market.now_ms())
 
     def look(tasks: Iterable[str], until_s: float) -> None:
         """Look at tasks one by one; those that time does not suffice for are among all."""

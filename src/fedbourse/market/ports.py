@@ -417,7 +417,7 @@ class Identities(Protocol):
     def has_ended(self, session: str) -> bool:
         """Say whether a session was ended before its time."""
 
-    def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
+    def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
         """Reserve a caller's key; where it was used before, return what was answered.
 
         Of several transactions that claim the same key at once, one goes on and the others wait
@@ -427,8 +427,8 @@ class Identities(Protocol):
     def keep_response(self, caller: str, key: str, response: Response) -> None:
         """Store what was answered, in the transaction that claimed the key."""
 
-    def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
-        """Forget what has expired, nonces and sessions, and responses kept before a moment."""
+    def purge(self, *, now_ms: int) -> None:
+        """Forget what has expired: nonces, sessions, and what writes were answered with."""
 
 
 class Unit(Tasks, Participation, Trees, Rounds, Books, Payouts, Identities, Protocol):

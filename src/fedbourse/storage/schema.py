@@ -428,7 +428,7 @@ responses = Table(
     _text("fingerprint"),
     _maybe_number("status"),
     Column("body", Text),
-    _number("at_ms"),
+    _number("expires_ms"),
     PrimaryKeyConstraint("caller", "key"),
-    Index("ix_responses_at_ms", "at_ms"),
+    Index("ix_responses_expires_ms", "expires_ms"),
 )

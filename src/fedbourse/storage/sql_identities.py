@@ -142,14 +142,14 @@ class SqlIdentities(Part):
         """Say whether a session was ended before its time."""
         return self._run(_ENDED, {"session": session}).first() is not None
 
-    def claim(self, caller: str, key: str, fingerprint: str, *, at_ms: int) -> Response | None:
+    def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
         """Reserve a caller's key; where it was used before, return what was answered.
 
         Of several transactions that claim the same key at once, one goes on and the others wait
         for its end.
         """
         # Inserting comes first: it is what waits for those who claim the key at this moment.
-        row = {"caller": caller, "key": key, "fingerprint": fingerprint, "at_ms": at_ms}
+        row = {"caller": caller, "key": key, "fingerprint": fingerprint, "expires_ms": expires_ms}
         if self._add(responses, row):
             return None
         kept = self._run(select(responses).where(_kept(caller, key))).one()
@@ -163,11 +163,10 @@ class SqlIdentities(Part):
         if not self._changed(_KEEP, values):
             raise NotFound(f"the key {key!r:.140} was not claimed")
 
-    def purge(self, *, now_ms: int, kept_before_ms: int) -> None:
-        """Forget what has expired, nonces and sessions, and responses kept before a moment."""
-        for table in (nonces, ended_sessions):
+    def purge(self, *, now_ms: int) -> None:
+        """Forget what has expired: nonces, sessions, and what writes were answered with."""
+        for table in (nonces, ended_sessions, responses):
             self._run(delete(table).where(table.c.expires_ms < now_ms))
-        self._run(delete(responses).where(responses.c.at_ms < kept_before_ms))
 
 
 def _kept(caller: str, key: str) -> ColumnElement[bool]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
     Reveal = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+def _one_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="health")
+
+
 @dataclass(frozen=True)
 class Service:
     """All that stands behind the routes."""
@@ -71,6 +76,8 @@ class Service:
     """How fast each caller may ask."""
     heavy: HeavyWork
     """Whose turn it is for what is computed at length."""
+    own_thread: ThreadPoolExecutor = field(default_factory=_one_thread)
+    """For what must be answered however busy the threads of requests are."""
 
     @contextmanager
     def view(self, caller: Caller | None = None) -> Iterator[View]:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Store, Unit
     from fedbourse.wire.signatures import Request
 
+_KEPT_MS = 24 * 3600 * 1000
+"""How long it is remembered what a write was answered with."""
+_KEPT_SHORTLY_MS = 15 * 60 * 1000
+"""The same of a PUT: said once more it puts the same in place of the same. There are as many as
+owners have replies to ticks and answers to rounds."""
 _KEY = re.compile(r"[\x21-\x7e]{8,128}")
 
 
@@ -47,13 +52,14 @@ def carry_out(
     """
     key = _idempotency_key(request)
     fingerprint = fingerprint_of(request, scopes)
+    expires_ms = now_ms + (_KEPT_SHORTLY_MS if request.method == "PUT" else _KEPT_MS)
     refused: FedbourseError | None = None
     outcome = Outcome(status, "")
     with store.begin() as unit:
         confirm(unit)
         try:
             with unit.savepoint():
-                kept = unit.claim(caller, key, fingerprint, at_ms=now_ms)
+                kept = unit.claim(caller, key, fingerprint, expires_ms=expires_ms)
                 if kept is None:
                     body = canonical(command(unit)).decode()
                     outcome = Outcome(status, body)

@@ -87,11 +87,11 @@ CREATE TABLE responses (
   fingerprint TEXT NOT NULL,
   status BIGINT,
   body TEXT,
-  at_ms BIGINT NOT NULL,
+  expires_ms BIGINT NOT NULL,
   CONSTRAINT pk_responses PRIMARY KEY (caller, "key")
 )
 
-CREATE INDEX ix_responses_at_ms ON responses (at_ms)
+CREATE INDEX ix_responses_expires_ms ON responses (expires_ms)
 
 CREATE TABLE tasks (
   id TEXT NOT NULL,
