@@ -249,7 +249,9 @@ class Trading:
                 found["escrow_micro"] = unit.balance(escrow(task_id))
                 begun = min(task.round + 1, task.card.rounds)
                 found["answers"] = [
-                    views.round_answers(unit, viewer, task_id, round=number)["answers"]
+                    views.round_answers(
+                        unit, viewer, task_id, round=number, after="", limit=100_000
+                    )["answers"]
                     for number in range(begun if trained(unit, task) else 0)
                 ]
         found = json.loads(json.dumps(found))

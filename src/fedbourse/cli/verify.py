@@ -156,9 +156,7 @@ def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
 def task_records(connection: Connection, name: str, allowance: Allowance) -> dict[str, Any]:
     """Fetch all that there is for the caller, at one moment of the task, for ``verify_task``."""
     path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
-
-    def listed(path: str, items: str) -> list[dict[str, Any]]:
-        return list(connection.pages(path, items, allowance=allowance))
+    listed = partial(_listed, connection, allowance=allowance)
 
     for _ in range(_TRIES):
         task = connection.get(path)
@@ -179,6 +177,12 @@ def task_records(connection: Connection, name: str, allowance: Allowance) -> dic
     raise Conflict(f"task {name} moves on faster than it can be read; try again when it rests")
 
 
+def _listed(
+    connection: Connection, path: str, items: str, allowance: Allowance
+) -> list[dict[str, Any]]:
+    return list(connection.pages(path, items, allowance=allowance))
+
+
 def _stamp(connection: Connection, task: dict[str, Any], escrow: str) -> tuple[str, Any]:
     return task["last_hash"], _allowed(lambda: connection.get(escrow))
 
@@ -191,10 +195,10 @@ def _answers(
     found = {}
     for number in range(begun):
         asked = f"{path}/rounds/{number}/answers"
-        came = _allowed(partial(connection.get, asked, allowance=allowance))
+        came = _allowed(partial(_listed, connection, asked, "answers", allowance))
         if came is None:
             return None
-        found[number] = came["answers"]
+        found[number] = came
     return found
 
 

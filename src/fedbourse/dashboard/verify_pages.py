@@ -172,7 +172,7 @@ def _task_records(view: View, task: Task) -> dict[str, Any]:
             "entries": _all(partial(view.statement, account)),
             "escrow_micro": view.balance(account),
             "answers": {
-                number: view.answers(task.id, round=number)["answers"]
+                number: _answers(view, task, number)
                 for number in begun
                 if view.has_round(task.id, number)
             },
@@ -199,6 +199,16 @@ def _owners(view: View, task: Task) -> list[Any]:
     while after is not None:
         answer = view.owners(task.id, after=after, limit=_PAGE)
         found += answer["owners"]
+        after = answer["next"]
+    return found
+
+
+def _answers(view: View, task: Task, number: int) -> list[Any]:
+    found: list[Any] = []
+    after: str | None = ""
+    while after is not None:
+        answer = view.answers(task.id, round=number, after=after, limit=_PAGE)
+        found += answer["answers"]
         after = answer["next"]
     return found
 

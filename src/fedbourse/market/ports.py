@@ -263,8 +263,13 @@ class Rounds(Protocol):
     def last_answer(self, task: str, owner: str) -> Answer | None:
         """Return the owner's answer to the latest round that it answered, but its vector."""
 
-    def answers(self, task: str, round: int) -> list[Answer]:
-        """Return the answers of a round, in the order of owners' names, but their vectors."""
+    def answers(
+        self, task: str, round: int, *, after: str = "", limit: int | None = None
+    ) -> list[Answer]:
+        """Return the answers of a round of owners whose name comes after this one, by name.
+
+        Their vectors are left out.
+        """
 
     def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
         """Return owners and the vectors of their answers, by name, so many of them in memory."""

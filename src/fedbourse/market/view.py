@@ -280,9 +280,11 @@ class View:
         own = self._unit.line(found.id, self.caller.party)
         return [] if own is None else [own]
 
-    def answers(self, task: str, *, round: int) -> Document:
+    def answers(self, task: str, *, round: int, after: str, limit: int) -> Document:
         """Return who answered a round, with the hash of each answer."""
-        return views.round_answers(self._unit, self.known, task, round=round)
+        return views.round_answers(
+            self._unit, self.known, task, round=round, after=after, limit=limit
+        )
 
     def has_round(self, task: str, number: int) -> bool:
         """Say whether a round of a task was ever opened."""

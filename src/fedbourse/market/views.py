@@ -238,11 +238,19 @@ def everybody(unit: Unit, caller: Caller, task_id: str, *, after: str, limit: in
     return {"owners": owners, "next": last if len(interests) == limit else None}
 
 
-def round_answers(unit: Unit, caller: Caller, task_id: str, *, round: int) -> Document:
+def round_answers(
+    unit: Unit, caller: Caller, task_id: str, *, round: int, after: str, limit: int
+) -> Document:
     """Return who answered a round, with the hash of each answer: for auditors and the operator."""
     caller.require("auditor", "operator")
-    found = unit.answers(unit.round(unit.task(task_id).id, round).task, round)
-    return {"answers": [{"owner": answer.owner, "hash": answer.hash} for answer in found]}
+    task = unit.task(task_id)
+    if not unit.has_round(task.id, round):
+        raise NotFound(f"task {task.id} has no round {round}")
+    found = unit.answers(task.id, round, after=after, limit=limit)
+    return {
+        "answers": [{"owner": answer.owner, "hash": answer.hash} for answer in found],
+        "next": found[-1].owner if len(found) == limit else None,
+    }
 
 
 def query(unit: Unit, caller: Caller, task_id: str, *, after: int) -> Round | None:

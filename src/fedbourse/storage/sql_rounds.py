@@ -91,10 +91,12 @@ class SqlRounds(Part):
         row = self._run(query.order_by(answers.c.round.desc()).limit(1)).first()
         return row and Answer(*row)
 
-    def answers(self, task: str, round: int) -> list[Answer]:
-        """Return the answers of a round, in the order of owners' names, but their vectors."""
-        query = select(*_ANSWER).where(_answers(task, round)).order_by(answers.c.owner)
-        return [Answer(*row) for row in self._run(query)]
+    def answers(
+        self, task: str, round: int, *, after: str = "", limit: int | None = None
+    ) -> list[Answer]:
+        """Return the answers of a round of owners whose name comes after this one, by name."""
+        query = select(*_ANSWER).where(_answers(task, round), answers.c.owner > after)
+        return [Answer(*row) for row in self._run(query.order_by(answers.c.owner).limit(limit))]
 
     def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
         """Return owners and the vectors of their answers, by name, so many of them in memory."""

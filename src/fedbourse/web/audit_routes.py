@@ -11,7 +11,7 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 from fedbourse.web.account_documents import BalancePage, EntryPage
 from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import EITHER, TOKEN
-from fedbourse.web.owner_documents import AnswerList, DriftPage, OwnerPage
+from fedbourse.web.owner_documents import AnswerPage, DriftPage, OwnerPage
 from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
@@ -44,12 +44,14 @@ def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit =
 @router.get(
     "/tasks/{task}/rounds/{number}/answers",
     operation_id="list_answers",
-    response_model=AnswerList,
+    response_model=AnswerPage,
     openapi_extra=TOKEN,
 )
-def list_answers(visit: Known, task: TaskId, number: RoundNumber) -> Response:
+def list_answers(
+    visit: Known, task: TaskId, number: RoundNumber, after: AfterName = "", limit: Limit = 100
+) -> Response:
     """List who answered a round, and the hash of each answer, which the log vouches for."""
-    return visit.read(lambda view: view.answers(task, round=number), heavy=True)
+    return visit.read(lambda view: view.answers(task, round=number, after=after, limit=limit))
 
 
 @router.get(

@@ -296,11 +296,13 @@ class AnswerEntry(Body):
     """The hash of the answer message, which its receipt refers to."""
 
 
-class AnswerList(Body):
+class AnswerPage(Body):
     """The answers of a round, by the names of their owners."""
 
-    model_config = example(answers=[{"owner": "owner:ann", "hash": "a" * 64}])
+    model_config = example(answers=[{"owner": "owner:ann", "hash": "a" * 64}], next=None)
     answers: list[AnswerEntry]
+    next: str | None
+    """What ``after`` is for the next page; null on the last."""
 
 
 class DeviceDrift(Body):
