@@ -163,9 +163,9 @@ def test_a_buyer_sees_its_money_and_its_tasks(client, town):
     for name in STATES:
         assert getattr(town, name).id in text
     balance = town.trading.balance(BUYER.party)
-    assert f"<b>{balance // CREDITS}</b>" in text
+    assert f"<b>{credits(balance)}</b>" in text
     held = sum(town.trading.balance(f"escrow:{getattr(town, name).id}") for name in STATES)
-    assert f"<b>{held // CREDITS}</b>" in text
+    assert f"<b>{credits(held)}</b>" in text
 
 
 def test_a_buyer_sees_what_went_to_owners_and_what_to_the_fund(client, town):

@@ -376,7 +376,7 @@ def test_rubbish_in_a_query_is_a_problem_at_most(world, route):
         answer = ask(world, route, path=f"{TABLE[route].path(world)}?{query}")
         # An empty cursor of names is the beginning.
         fine = query.partition("=")[0] not in known or query in ("limit=1&limit=abc",)
-        names = ("list_lines", "list_accounts", "list_tokens", "show_drift")
+        names = ("list_lines", "list_accounts", "list_answers", "list_tokens", "show_drift")
         by_name = document["operationId"] in names
         fine = fine or (by_name and query in ("after=-2", "after=" + "9" * 30))
         assert_a_problem(answer, query[:60], or_fine=fine)

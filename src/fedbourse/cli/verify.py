@@ -104,7 +104,6 @@ def verify(
     from fedbourse.cli.seen_heads import SeenHeads
     from fedbourse.market.heads import MARKET_LOG, Head
     from fedbourse.market.verify import verify_books, verify_task
-    from fedbourse.wire.bounds import auditor_records
 
     heads = SeenHeads.read(seen, save_seen)
     with server.connect() as connection:
@@ -124,7 +123,7 @@ def verify(
         else:
             name, checks, read = task_id(connection, task), [], None
             if not seen:
-                records = task_records(connection, name, auditor_records())
+                records = task_records(connection, name)
                 checks = verify_task(**records)
                 read = Head(name, records["task"]["events"], records["task"]["last_hash"])
             if seen or save_seen:
@@ -153,11 +152,18 @@ def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
         raise BooksDiffer(f"{name}: {len(wrong)} checks differ: {', '.join(wrong)}")
 
 
-def task_records(connection: Connection, name: str, allowance: Allowance) -> dict[str, Any]:
-    """Fetch all that there is for the caller, at one moment of the task, for ``verify_task``."""
-    path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
-    listed = partial(_listed, connection, allowance=allowance)
+def task_records(
+    connection: Connection, name: str, allowance: Allowance | None = None
+) -> dict[str, Any]:
+    """Fetch all that there is for the caller, at one moment of the task, for ``verify_task``.
 
+    ``allowance`` bounds what is read; without it, to what an auditor reads.
+    """
+    from fedbourse.wire.bounds import auditor_records
+
+    path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
+    allowance = allowance or auditor_records()
+    listed = partial(_listed, connection, allowance=allowance)
     for _ in range(_TRIES):
         task = connection.get(path)
         before = _stamp(connection, task, escrow)

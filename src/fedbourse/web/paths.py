@@ -42,6 +42,9 @@ PayoutId = Annotated[
     str,
     Path(pattern=TASK, description="A pay-out's id.", examples=["01a3185c50005b4a3f2e9e8b"]),
 ]
+AfterPayout = Annotated[
+    str, Query(pattern=f"^$|{TASK}", description="Only pay-outs newer than this one.")
+]
 BeforePayout = Annotated[
     str | None, Query(pattern=TASK, description="Only pay-outs older than this one.")
 ]

@@ -12,7 +12,7 @@ from fedbourse.web.account_documents import PayoutDocument, PayoutPage
 from fedbourse.web.bodies import Nothing, PayoutReturn  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.doors import NEEDS_KEY, Known
 from fedbourse.web.openapi import TOKEN
-from fedbourse.web.paths import AfterName, Limit, PayoutId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterPayout, Limit, PayoutId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ router = APIRouter(route_class=StrictRoute, tags=["operator"])
 
 
 @router.get("/payouts", operation_id="list_payouts", response_model=PayoutPage, openapi_extra=TOKEN)
-def list_payouts(visit: Known, after: AfterName = "", limit: Limit = 100) -> Response:
+def list_payouts(visit: Known, after: AfterPayout = "", limit: Limit = 100) -> Response:
     """List the pay-outs that are neither confirmed nor returned, oldest first."""
     return visit.read(lambda view: payout_page(view.payout_queue(after=after, limit=limit), limit))
 
