@@ -5,7 +5,8 @@ BIN := .venv/bin
 CORE := .venv/core
 READY := .venv/ready
 CORE_EXTRAS := files,study,data,postgres,fast-noise
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet
+LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -97,18 +98,22 @@ clean: ## remove all that was made here
 	rm -rf .venv node_modules src/fedbourse/dashboard/static/vendor build dist .*_cache .coverage .hypothesis
 
 # The environment is made anew when what it holds should change.
-$(CORE): pyproject.toml constraints.txt package-lock.json
+$(CORE): pyproject.toml requirements.lock package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedbourse needs Python 3.11 or newer; found $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python venv is missing: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(INSTALL) --group check --editable '.[$(CORE_EXTRAS)]'
+	$(LOCKED) requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	$(BIN)/python tools/fetch_scripts.py
 	@touch $@
 
-$(READY): $(CORE)
-	$(INSTALL) --group dev --editable '.[$(CORE_EXTRAS),flower,torch]'
+# torch's build differs between machines, by their graphics cards: it has no hash, and brings what it needs.
+$(READY): $(CORE) requirements-all.lock
+	$(LOCKED) requirements-all.lock
+	$(INSTALL) --no-build-isolation --editable '.[torch]'
+	$(BIN)/python -m pip check
 	@touch $@
 
 # Tests of pages need a browser; root installs it, anybody else is told how.

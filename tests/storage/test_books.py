@@ -31,7 +31,7 @@ def test_what_is_written_is_never_changed(store: SqlStore, kind: str, table: str
     if kind == "sqlite":
         statements.append(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
     else:
-        statements += [f"TRUNCATE {table}", "TRUNCATE transfers, tasks CASCADE"]
+        statements += [f"TRUNCATE {table} CASCADE", "TRUNCATE transfers, tasks CASCADE"]
     for statement in statements:
         with pytest.raises(Conflict, match="never changed"):
             raw(store, statement)
