@@ -168,8 +168,13 @@ def drop_statement(connection, kind: str, name: str) -> str:
     if what == "index" or kind == "sqlite":
         return f"DROP {what} {name}"
     if what == "trigger":
-        return f"DROP TRIGGER {name} ON {name.split('_')[0]}"
-    return f"ALTER TABLE {name.split('_')[1]} DROP CONSTRAINT {name}"
+        return f"DROP TRIGGER {name} ON {table_in(name)}"
+    return f"ALTER TABLE {table_in(name.partition('_')[2])} DROP CONSTRAINT {name}"
+
+
+def table_in(name: str) -> str:
+    """Return the table that the name of a guard begins with."""
+    return max((table for table in metadata.tables if name.startswith(f"{table}_")), key=len)
 
 
 # What is named, and the statements that take it away or make it harmless.
