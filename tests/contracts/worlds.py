@@ -449,7 +449,12 @@ class _Scripted(MarketClient):
     def task(self, task: str, *, seen: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
         if self.state == "training" and not self.questions:
             self._agent.stop.set()
-        return {"events": 1, "state": self.state}
+        return {
+            "events": 1,
+            "state": self.state,
+            "card": self.deal.card.digest,
+            "last_hash": self.deal.last_hash,
+        }
 
     def mine(self, task: str) -> dict[str, Any]:
         terms = self._terms(self.deal)
@@ -460,6 +465,7 @@ class _Scripted(MarketClient):
             "replies": [],
             "exit": None,
             "receipt": None,
+            "sequence": 0,
         }
 
     def decide(self, task, *, accept, terms_digest, signature=None) -> None:

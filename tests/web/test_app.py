@@ -35,11 +35,11 @@ def toy_routes():
 
     @router.get("/who")
     def who(visit: Visitor):
-        return visit.read(lambda unit, caller: {"party": caller and caller.party})
+        return visit.read(lambda view: {"party": view.caller and view.caller.party})
 
     @router.get("/mine")
     def mine(visit: Known):
-        return visit.read(lambda unit, caller: {"party": caller.party, "device": caller.device})
+        return visit.read(lambda view: {"party": view.known.party, "device": view.known.device})
 
     @router.post("/notes", dependencies=NEEDS_KEY)
     def note(visit: Known, body: Note):
