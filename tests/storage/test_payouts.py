@@ -100,9 +100,8 @@ def test_what_was_said_of_a_payout_is_never_changed(store: SqlStore, kind: str) 
         assert unit.payout_steps("p1") == [PayoutStep("p1", 0, PayoutState.REQUESTED, 2)]
 
 
-def test_the_queue_is_found_by_its_index(store: SqlStore, kind: str) -> None:
-    if kind != "sqlite":
-        pytest.skip("PostgreSQL plans by what it counted")
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)  # PostgreSQL plans by what it counted
+def test_the_queue_is_found_by_its_index(store: SqlStore) -> None:
     with store.read() as unit:
         plan = unit._connection.execute(
             text(
