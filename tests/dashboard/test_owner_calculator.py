@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -378,3 +380,21 @@ def test_figures_are_exact_in_the_page(client, town):
     text = client.get(f"/tasks/{town.announced.id}/earn").text
     assert f'data-total="{town.announced.total_budget!r}"' in text
     assert math.isfinite(town.announced.total_budget)
+
+
+def test_the_table_is_made_once_however_many_ask_for_it(monkeypatch):
+    made = []
+
+    def slow(**_options):
+        made.append(1)
+        time.sleep(0.05)
+        return np.ones(3)
+
+    monkeypatch.setattr(tables, "epsilon", slow)
+    tables._made.cache_clear()
+    try:
+        with ThreadPoolExecutor(8) as askers:
+            found = list(askers.map(lambda _: tables.epsilon_table(), range(8)))
+    finally:
+        tables._made.cache_clear()
+    assert (len(made), len(set(map(id, found)))) == (1, 1)

@@ -6,6 +6,7 @@ there, so what it reads is never below the proved epsilon, and hardly above it.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cache
 
@@ -35,8 +36,16 @@ class EpsilonTable:
         return " ".join(f"{each:.{_DIGITS}g}" for each in self.epsilons)
 
 
-@cache
+_making = threading.Lock()
+
+
 def epsilon_table() -> EpsilonTable:
-    """Return the table, which takes a second to make and is made once."""
+    """Return the table, which takes a second to make and is made once, however many ask for it."""
+    with _making:
+        return _made()
+
+
+@cache
+def _made() -> EpsilonTable:
     found = epsilon(rho=np.geomspace(LOW, HIGH, POINTS), delta=DELTA)
     return EpsilonTable(LOW, HIGH, DELTA, tuple((_MARGIN * found).tolist()))
