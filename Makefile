@@ -57,6 +57,8 @@ soak: $(READY) ## kill devices and markets at random moments, stream a billion o
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md
 	$(BIN)/python soak/network.py > build/soak-network.md && mv build/soak-network.md docs/soak-network.md
+	$(BIN)/python soak/pilot.py > build/soak-pilot.md && mv build/soak-pilot.md docs/soak-pilot.md
+	$(BIN)/python soak/attack.py > build/soak-attack.md; mv build/soak-attack.md docs/soak-attack.md
 
 performance: $(READY) ## measure the equilibrium up to a billion owners (20 minutes, 10 GB), and write docs/performance.md
 	@mkdir -p build

@@ -47,7 +47,7 @@ def test_tasks_are_found_by_all_their_words(full: SqlStore) -> None:
         assert listed(unit) == [6, 5, 4, 3, 2, 1]
         assert listed(unit, words=["late"]) == [6, 5, 4, 1]
         assert listed(unit, words=["late", "acme"]) == [6, 1]
-        assert listed(unit, words=["größe"]) == [6]
+        assert listed(unit, words=["größe".casefold()]) == [6]
         # What a database takes for a pattern is a character like others.
         assert listed(unit, words=["100%"]) == listed(unit, words=["%"]) == [2]
         assert listed(unit, words=["under_"]) == [3]
