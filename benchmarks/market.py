@@ -36,7 +36,7 @@ from trading import Owner, Trading, caller
 from databases import PostgresServer
 from equilibrium import processor, row
 from fedbourse import __version__
-from fedbourse.market import clock, log, views
+from fedbourse.market import clock, documents, log
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import interests, replies
 from fedbourse.wire.card import Deadlines
@@ -248,7 +248,7 @@ def measure_settlement(url: str, owners: int) -> tuple[float, float]:
 def measure_proof(trading: Trading, task: str, owner: str) -> float:
     """Return how long one owner's proof takes, in seconds."""
     start_s = time.perf_counter()
-    trading.see(views.proof, caller(owner), task)
+    trading.see(documents.proof, caller(owner), task)
     return time.perf_counter() - start_s
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fedbourse.errors import InvalidInput, InvalidTransfer, NotAllowed, NotFound
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts, buying, views
+from fedbourse.market import accounts, buying, documents
 from fedbourse.market.service import escrow
 from fedbourse.market.task_money import visible_escrow
 from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
@@ -88,9 +88,9 @@ def test_an_account_is_seen_by_its_party_the_operator_and_auditors() -> None:
 def shown(trading, who, task) -> dict[str, int]:
     """What somebody is told of a task's escrow, by each way there is; they must agree."""
     with trading.store.read() as unit:
-        held = views.visible_balance(unit, who, escrow(task.id))
+        held = documents.visible_balance(unit, who, escrow(task.id))
         assert held == visible_escrow(unit, who, unit.task(task.id))
-        money = views.report(unit, who, task.id)["money_micro"]
+        money = documents.report(unit, who, task.id)["money_micro"]
     assert money["escrow"] == held
     assert money["held"] == sum(money[name] for name in money if name != "held")
     return money
@@ -147,4 +147,4 @@ def test_escrow_is_shown_to_nobody_else(trading) -> None:
     for who in (caller("buyer:other"), caller("owner:000000")):
         for account in (escrow(task.id), BUYER.party):
             with pytest.raises(NotAllowed), trading.store.read() as unit:
-                views.visible_balance(unit, who, account)
+                documents.visible_balance(unit, who, account)

@@ -14,13 +14,13 @@ from fedbourse.market import (
     answers,
     buying,
     clock,
+    documents,
     drift,
     payouts,
     price_discovery,
     selling,
     training,
     unearned,
-    views,
 )
 from fedbourse.market.parties import MARKET, SCOPES, Caller, party
 from fedbourse.market.service import FUND, Market
@@ -42,7 +42,7 @@ COMMANDS = {
         selling,
         training,
         unearned,
-        views,
+        documents,
     )
     for name, function in vars(module).items()
     if inspect.isfunction(function)
@@ -221,4 +221,4 @@ def test_the_market_says_where_its_fund_pays_to(world) -> None:
 def test_everybody_sees_what_the_fund_holds(world) -> None:
     trading, owners, _ = world
     for who in callers(owners):
-        assert trading.see(views.visible_balance, who, FUND) == trading.balance(FUND)
+        assert trading.see(documents.visible_balance, who, FUND) == trading.balance(FUND)

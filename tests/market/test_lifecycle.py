@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import answers, buying, price_discovery, selling, training, views
+from fedbourse.market import answers, buying, documents, price_discovery, selling, training
 from fedbourse.market.lifecycle import ACTIVE, ENDED, LIFE, Command, after, diagram
 from fedbourse.market.parties import MARKET, Caller
 from fedbourse.market.service import show
@@ -190,11 +190,11 @@ def test_views_are_for_those_they_are_meant_for(lives) -> None:
     trading, owners, tasks = lives
     done = tasks[State.COMPLETED].id
     refused = {
-        "report": (views.report, [OTHER_BUYER, owners[0].caller], {}),
-        "model": (views.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
-        "lines": (views.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
-        "proof": (views.proof, [BUYER, AUDITOR], {}),
-        "query": (views.query, [BUYER, AUDITOR], {"after": -1}),
+        "report": (documents.report, [OTHER_BUYER, owners[0].caller], {}),
+        "model": (documents.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
+        "lines": (documents.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
+        "proof": (documents.proof, [BUYER, AUDITOR], {}),
+        "query": (documents.query, [BUYER, AUDITOR], {"after": -1}),
     }
     for view, callers, options in refused.values():
         for who in callers:

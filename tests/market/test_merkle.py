@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from fedbourse.market import merkle, views
+from fedbourse.market import documents, merkle
 from fedbourse.market.merkle import Root, Tree, proof, proves, root, stored_proof
 from fedbourse.market.task import Line
 from fedbourse.storage.unit import Part
@@ -179,7 +179,7 @@ def settled_lines(trading, task, count):
 
 
 def proved(trading, task, place):
-    return trading.see(views.proof, caller(f"owner:{place:06d}"), task)
+    return trading.see(documents.proof, caller(f"owner:{place:06d}"), task)
 
 
 def test_the_database_proves_what_all_leaves_prove(store, monkeypatch) -> None:

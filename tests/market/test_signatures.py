@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from fedbourse.market import buying, views
+from fedbourse.market import buying, documents
 from fedbourse.market.service import state_message
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import canonical
@@ -48,8 +48,8 @@ def test_rounds_and_states_cost_a_signature_each_however_many_devices_ask(
     task = trading.in_training(owners)
     while task.state is State.TRAINING:
         for owner in owners:
-            asked = trading.see(views.query, owner.caller, task.id, after=-1)
-            shown = trading.see(views.one_task, None, task.id)
+            asked = trading.see(documents.query, owner.caller, task.id, after=-1)
+            shown = trading.see(documents.one_task, None, task.id)
             assert (asked.number, shown["state"]) == (task.round, "training")
             trading.answer(owner, task)
         trading.advance()
@@ -67,7 +67,7 @@ def test_every_state_is_signed_as_it_is_shown(trading) -> None:
         task = trading.task(task.id)
         seen.append(task.state.value)
         message = state_message(task)
-        shown = trading.see(views.one_task, None, task.id)
+        shown = trading.see(documents.one_task, None, task.id)
         assert verified(KEY.public, canonical(message), shown["state_signature"])
         assert message["sequence"] == shown["events"] - 1
         for name in set(message) - {"kind", "sequence"}:

@@ -11,7 +11,7 @@ import numpy as np
 from fedbourse.game import share_at
 from fedbourse.game.discovery import TICKS_MAX
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import answers, buying, clock, selling, views
+from fedbourse.market import answers, buying, clock, documents, selling
 from fedbourse.market.parties import Caller, Device
 from fedbourse.market.service import Market, escrow
 from fedbourse.market.task import Line, State, Task, TickReply
@@ -200,7 +200,7 @@ class Trading:
 
     def mine(self, owner: Owner, task_id: str) -> dict:
         with self.store.read() as unit:
-            return views.mine(self.market, unit, owner.caller, task_id)
+            return documents.mine(self.market, unit, owner.caller, task_id)
 
     def lines(self, task_id: str):
         with self.store.read() as unit:
@@ -232,24 +232,24 @@ class Trading:
         with self.store.read() as unit:
             task = unit.task(task_id)
             found = {
-                "task": views.task_document(task),
+                "task": documents.task_document(task),
                 "card": task.card.document,
-                "events": [views.event_document(e) for e in unit.events(task_id, limit=10_000)],
+                "events": [documents.event_document(e) for e in unit.events(task_id, limit=10_000)],
             }
             if isinstance(viewer, Owner):
-                own = views.mine(self.market, unit, viewer.caller, task_id)
+                own = documents.mine(self.market, unit, viewer.caller, task_id)
                 if own["line"]:
-                    own["proof"] = views.proof(unit, viewer.caller, task_id)
+                    own["proof"] = documents.proof(unit, viewer.caller, task_id)
                 found["own"] = own
             elif viewer is not None:
-                everybody = views.everybody(unit, viewer, task_id, after="", limit=100_000)
+                everybody = documents.everybody(unit, viewer, task_id, after="", limit=100_000)
                 entries = unit.entries(account=escrow(task_id), limit=100_000)
                 found["owners"] = everybody["owners"]
                 found["entries"] = [asdict(entry) for entry in entries]
                 found["escrow_micro"] = unit.balance(escrow(task_id))
                 begun = min(task.round + 1, task.card.rounds)
                 found["answers"] = [
-                    views.round_answers(
+                    documents.round_answers(
                         unit, viewer, task_id, round=number, after="", limit=100_000
                     )["answers"]
                     for number in range(begun if trained(unit, task) else 0)

@@ -15,7 +15,7 @@ from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.dashboard.what_if import answer, supposed_in
 from fedbourse.errors import FedbourseError
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.market import accounts, buying, views
+from fedbourse.market import accounts, buying, documents
 from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _own_page(
     def read(view: View) -> dict[str, Any]:
         found = view.bought_tasks(limit=_TASKS_MAX)
         rows = [
-            document | {"money": money, "reward": views.promised(task)}
+            document | {"money": money, "reward": documents.promised(task)}
             for document, task, money in found
         ]
         return {
@@ -118,7 +118,7 @@ def create(visit: Buyer) -> Response:
         return _card_page(visit, STARTS | error.values, errors=error.errors, status=422)
     try:
         made = visit.write(
-            lambda unit, caller: views.task_document(
+            lambda unit, caller: documents.task_document(
                 buying.create(visit.market, unit, caller, card)
             )
         )

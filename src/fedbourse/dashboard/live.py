@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
-from fedbourse.market import views
+from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import accuracy_of, training_of
 from fedbourse.market.task import State
@@ -73,7 +73,7 @@ def live_figures(visit: PageVisitor, task: TaskId) -> Response:
 
     def read(view: View) -> dict[str, Any]:
         found = view.task(task)
-        return {"task": views.task_document(found), "live": live_of(view, found)}
+        return {"task": documents.task_document(found), "live": live_of(view, found)}
 
     return page(visit, "_live_now.html", **visit.read(read))
 

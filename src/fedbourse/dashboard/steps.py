@@ -15,9 +15,9 @@ from fedbourse.dashboard.pages import page, redirect
 from fedbourse.dashboard.step_commands import STEPS, Confirm
 from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import views
+from fedbourse.market import documents
+from fedbourse.market.buying import take_as_shown
 from fedbourse.market.lifecycle import after
-from fedbourse.market.previews import take_as_shown
 from fedbourse.market.service import role_of
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
@@ -49,7 +49,7 @@ def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
 
     try:
         visit.write(
-            lambda unit, caller: views.task_document(
+            lambda unit, caller: documents.task_document(
                 take_as_shown(
                     unit,
                     caller,

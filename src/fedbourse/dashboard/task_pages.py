@@ -12,7 +12,7 @@ from fedbourse.dashboard.owner_pages import owner_part
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
 from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
-from fedbourse.market import views
+from fedbourse.market import documents
 from fedbourse.market.task import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 from fedbourse.wire.incentives import incentive
@@ -33,7 +33,7 @@ def task_page(visit: PageVisitor, task: TaskId) -> Response:
     def read(view: View) -> dict[str, Any]:
         found, caller = view.task(task), view.caller
         context = {
-            "task": view.task_document(task) | {"reward": views.promised(found)},
+            "task": view.task_document(task) | {"reward": documents.promised(found)},
             "card": found.card,
             "log": view.log(task),
             "fund": view.card(task)["fund"],

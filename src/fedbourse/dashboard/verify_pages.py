@@ -14,7 +14,7 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import TooLarge
-from fedbourse.market import views
+from fedbourse.market import documents
 from fedbourse.market.service import escrow
 from fedbourse.market.verify import verify_books, verify_task
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
@@ -160,9 +160,9 @@ def _task_size(view: View, task: Task) -> int:
 def _task_records(view: View, task: Task) -> dict[str, Any]:
     """Return what ``verify_task`` takes, as far as the caller may see it, of one moment."""
     found: dict[str, Any] = {
-        "task": views.task_document(task),
+        "task": documents.task_document(task),
         "card": task.card.document,
-        "events": [views.event_document(each) for each in _events(view, task)],
+        "events": [documents.event_document(each) for each in _events(view, task)],
     }
     if view.sees_all:
         begun = range(min(task.round + 1, task.card.rounds))

@@ -84,8 +84,7 @@ class PageVisit:
 
     def at_length(self) -> AbstractContextManager[None]:
         """Compute something that takes long, if it is the visitor's turn."""
-        key = self.peer if self.caller is None else self.caller.party
-        return self.service.heavy.turn(key, known=self.caller is not None)
+        return self.service.at_length(self.caller, self.peer)
 
     def form(self, model: type[AnyForm]) -> AnyForm:
         """Return what was posted as a model, or raise ``InvalidForm``."""

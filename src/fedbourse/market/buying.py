@@ -12,7 +12,7 @@ from fedbourse.market.heads import next_opening
 from fedbourse.market.lifecycle import ENDED, Command
 from fedbourse.market.offers import choose_reward, first_total, micro_credits_of, reported_to
 from fedbourse.market.price_discovery import announce_tick
-from fedbourse.market.service import enough, escrow, role_of, taken
+from fedbourse.market.service import enough, escrow, role_of, show, taken
 from fedbourse.market.task import State, Task
 from fedbourse.market.unearned import empty_escrow
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, credits_text
@@ -20,6 +20,8 @@ from fedbourse.wire.incentives import UPFRONT_INCENTIVE
 from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Unit
     from fedbourse.market.service import Market
@@ -139,3 +141,19 @@ def checked_reserve(unit: Unit, task: Task) -> MicroCredits:
             f"{task.buyer} has {credits_text(balance)}"
         )
     return amount
+
+
+def take_as_shown(
+    unit: Unit, caller: Caller, task_id: str, step: Callable[[], Task], *, shown_micro: int
+) -> Task:
+    """Take a step, unless it takes more out of the buyer's account than it was shown to take."""
+    buyer = show(unit.task(task_id), caller).buyer
+    before = unit.balance(buyer)
+    task = step()
+    spent = before - unit.balance(buyer)
+    if spent > shown_micro:
+        raise Conflict(
+            f"this would by now take {credits_text(spent)} credits, more than the page said; "
+            "look at the new numbers"
+        )
+    return task

@@ -14,11 +14,10 @@ from fedbourse.errors import Conflict, InvalidGame, InvalidTransfer
 from fedbourse.market.buying import checked_reserve
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.offers import choose_reward
-from fedbourse.market.service import enough, role_of, show
+from fedbourse.market.service import enough, role_of
 from fedbourse.market.task import State
 from fedbourse.market.task_money import pay_to_come, visible_escrow
 from fedbourse.market.training import check_signatures
-from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,22 +56,6 @@ class Preview:
     def taken(self) -> int:
         """What would leave the buyer's account."""
         return max(0, self.balance - self.balance_after)
-
-
-def take_as_shown(
-    unit: Unit, caller: Caller, task_id: str, step: Callable[[], Task], *, shown_micro: int
-) -> Task:
-    """Take a step, unless it takes more out of the buyer's account than it was shown to take."""
-    buyer = show(unit.task(task_id), caller).buyer
-    before = unit.balance(buyer)
-    task = step()
-    taken = before - unit.balance(buyer)
-    if taken > shown_micro:
-        raise Conflict(
-            f"this would by now take {credits_text(taken)} credits, more than the page said; "
-            "look at the new numbers"
-        )
-    return task
 
 
 @dataclass(frozen=True)

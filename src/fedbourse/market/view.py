@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, NotAllowed, NotSignedIn
-from fedbourse.market import access, accounts, drift, payouts, views, what_if
+from fedbourse.market import access, accounts, documents, drift, payouts, what_if
 from fedbourse.market.heads import head_of_market, head_of_task
 from fedbourse.market.lifecycle import ACTIVE, ENDED
 from fedbourse.market.log_summary import summary_of
@@ -26,6 +26,7 @@ from fedbourse.units import MicroCredits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedbourse.market.documents import Document
     from fedbourse.market.heads import Head
     from fedbourse.market.lifecycle import Command
     from fedbourse.market.log import Event
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from fedbourse.market.service import Market
     from fedbourse.market.task import ClosedRound, Entry, Line, Round, Task, TaskOrder
     from fedbourse.market.task_money import TaskMoney
-    from fedbourse.market.views import Document
     from fedbourse.wire.rotation import Rotation
 
 _PAGE = 10_000
@@ -81,17 +81,17 @@ class View:
 
     def task_document(self, task: str) -> Document:
         """Return what everybody may see of one task."""
-        return views.one_task(self._unit, self.caller, task)
+        return documents.one_task(self._unit, self.caller, task)
 
     def tasks(self, *, state: State | None, before: str | None, limit: int) -> Document:
         """Return tasks, newest first."""
-        return views.tasks(self._unit, self.caller, state=state, before=before, limit=limit)
+        return documents.tasks(self._unit, self.caller, state=state, before=before, limit=limit)
 
     def found_tasks(
         self, *, state: State | None, words: Sequence[str], order: TaskOrder, page: int, rows: int
     ) -> tuple[list[Document], int]:
         """Return one page of the tasks that mention all words, and how many there are."""
-        return views.found_tasks(
+        return documents.found_tasks(
             self._unit, self.caller, state=state, words=words, order=order, page=page, rows=rows
         )
 
@@ -99,9 +99,9 @@ class View:
         """Return the caller's tasks as a buyer, newest first, and where the money of each is."""
         caller = self.known
         found = self._unit.tasks(buyer=caller.party, limit=limit)
-        documents = views.task_documents(self._unit, found)
+        shown = documents.task_documents(self._unit, found)
         money = money_of(self._unit, caller, found)
-        return list(zip(documents, found, money, strict=True))
+        return list(zip(shown, found, money, strict=True))
 
     def own_tasks(self, *, before: str | None, limit: int) -> list[Task]:
         """Return the tasks that the caller is interested in or has left, newest first."""
@@ -109,7 +109,7 @@ class View:
 
     def card(self, task: str) -> Document:
         """Return a task's card with its hash, and the fund as it was pinned."""
-        return views.published_card(self._market, self._unit, self.caller, task)
+        return documents.published_card(self._market, self._unit, self.caller, task)
 
     def events(self, task: str, *, after: int = -1, limit: int = _PAGE) -> list[Event]:
         """Return events of a task's log, which is public."""
@@ -154,7 +154,7 @@ class View:
 
     def report(self, task: str) -> Document:
         """Return a task's totals to its buyer, auditors and the operator."""
-        return views.report(self._unit, self.known, task)
+        return documents.report(self._unit, self.known, task)
 
     def what_if(self, task: str, *, rewards: Sequence[float], owners: int | None) -> Document:
         """Return what other rewards would buy."""
@@ -166,7 +166,7 @@ class View:
 
     def model(self, task: str) -> Round:
         """Return the model of a completed task to its buyer and the operator."""
-        return views.model(self._unit, self.known, task)
+        return documents.model(self._unit, self.known, task)
 
     def newest_model(self, task: str) -> Round:
         """Return the model that the open round asks about, or the last one, to the task's buyer.
@@ -188,15 +188,15 @@ class View:
 
     def mine(self, task: str) -> Document:
         """Return all that the market keeps of the caller in a task."""
-        return views.mine(self._market, self._unit, self.known, task)
+        return documents.mine(self._market, self._unit, self.known, task)
 
     def proof(self, task: str) -> Document:
         """Return the path from the caller's line to the root in the log."""
-        return views.proof(self._unit, self.known, task)
+        return documents.proof(self._unit, self.known, task)
 
     def query(self, task: str, *, after: int) -> Round | None:
         """Return the open round to an owner who signed."""
-        return views.query(self._unit, self.known, task, after=after)
+        return documents.query(self._unit, self.known, task, after=after)
 
     def drift(self, task: str, *, after: str, limit: int) -> Document:
         """Return what answers say of devices over rounds; to an owner, of its own."""
@@ -210,7 +210,7 @@ class View:
 
     def balance(self, account: str | None = None) -> MicroCredits:
         """Return what an account holds, the caller's own unless one is named."""
-        return views.visible_balance(self._unit, self.known, account or self.known.party)
+        return documents.visible_balance(self._unit, self.known, account or self.known.party)
 
     def leaving(self, account: str) -> MicroCredits:
         """Return what has left an account and is not known to have arrived."""
@@ -268,7 +268,7 @@ class View:
 
     def owners(self, task: str, *, after: str, limit: int) -> Document:
         """Return what owners said and were promised."""
-        return views.everybody(self._unit, self.known, task, after=after, limit=limit)
+        return documents.everybody(self._unit, self.known, task, after=after, limit=limit)
 
     def lines(self, task: str) -> list[Line]:
         """Return a settlement's lines: all of them, an owner's own, or none to others."""
@@ -282,7 +282,7 @@ class View:
 
     def answers(self, task: str, *, round: int, after: str, limit: int) -> Document:
         """Return who answered a round, with the hash of each answer."""
-        return views.round_answers(
+        return documents.round_answers(
             self._unit, self.known, task, round=round, after=after, limit=limit
         )
 

@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI r
 from starlette.responses import Response
 
 from fedbourse.errors import Conflict, InvalidInput
-from fedbourse.market import access, answers, selling, views
+from fedbourse.market import access, answers, documents, selling
 from fedbourse.market.task import State
 from fedbourse.web.account_documents import Enrolled
 from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
@@ -164,7 +164,7 @@ def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
     """Sign one's terms, or decline them."""
     market = visit.service.market
     return visit.write(
-        lambda unit, caller: views.line_entry(
+        lambda unit, caller: documents.line_entry(
             selling.decide(
                 market,
                 unit,

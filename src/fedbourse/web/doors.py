@@ -79,6 +79,10 @@ class Service:
     own_thread: ThreadPoolExecutor = field(default_factory=_one_thread)
     """For what must be answered however busy the threads of requests are."""
 
+    def at_length(self, caller: Caller | None, peer: str) -> AbstractContextManager[None]:
+        """Compute something that takes long, if it is the turn of a caller or of an address."""
+        return self.heavy.turn(peer if caller is None else caller.party, known=caller is not None)
+
     @contextmanager
     def view(self, caller: Caller | None = None) -> Iterator[View]:
         """Look at the records of one moment, as a caller or a stranger sees them."""
@@ -103,14 +107,10 @@ class Visit:
 
     def read(self, question: Callable[[View], object], *, heavy: bool = False) -> Response:
         """Answer with a document, from one moment of the records; a heavy one in its turn."""
-        with self.at_length() if heavy else nullcontext(), self.service.view(self.caller) as view:
+        turn = self.service.at_length(self.caller, self.peer) if heavy else nullcontext()
+        with turn, self.service.view(self.caller) as view:
             document = question(view)
         return Response(canonical(document), media_type="application/json")
-
-    def at_length(self) -> AbstractContextManager[None]:
-        """Compute something that takes long, if it is the caller's turn."""
-        key = self.peer if self.caller is None else self.caller.party
-        return self.service.heavy.turn(key, known=self.caller is not None)
 
     async def look(self, question: Callable[[View], Answer], *, again: bool = True) -> Answer:
         """Ask a question in a thread; where time has passed, the proof must hold ``again``."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.market import views
+from fedbourse.market import documents
 from fedbourse.web.doors import Visitor  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.log_documents import SignedHead
 from fedbourse.web.openapi import ANYBODY
@@ -34,7 +34,7 @@ def list_openings(visit: Visitor, after: AfterOpening = -1, limit: Limit = 100) 
     def openings(view: View) -> object:
         found = view.openings(after=after, limit=limit)
         return {
-            "events": [views.event_document(event) for event in found],
+            "events": [documents.event_document(event) for event in found],
             "next": found[-1].body["opening"] if len(found) == limit else None,
         }
 

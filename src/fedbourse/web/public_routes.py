@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header
 from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
-from fedbourse.market import views
+from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.task import State, mark_of
 from fedbourse.version import __version__
@@ -187,7 +187,7 @@ def list_events(
     def events(view: View) -> object:
         found = view.events(task, after=after, limit=limit)
         return {
-            "events": [views.event_document(event) for event in found],
+            "events": [documents.event_document(event) for event in found],
             "next": found[-1].sequence if len(found) == limit else None,
         }
 
@@ -195,7 +195,8 @@ def list_events(
 
 
 def _shown(visit: Visitor, task: TaskId) -> None:
-    visit.read(lambda view: view.task(task).id)
+    with visit.service.view(visit.caller) as view:
+        view.task(task)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from fedbourse.market import buying, training, views, what_if
+from fedbourse.market import buying, documents, training, what_if
 from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Cancellation,
     Nothing,
@@ -39,7 +39,7 @@ def _move(
     """Carry out a command on a task, and answer with the task."""
     market = visit.service.market
     return visit.write(
-        lambda unit, caller: views.task_document(command(market, unit, caller, task))
+        lambda unit, caller: documents.task_document(command(market, unit, caller, task))
     )
 
 
@@ -55,7 +55,7 @@ def create_task(visit: Known, card: CardBody) -> Response:
     """Store a draft."""
     market = visit.service.market
     return visit.write(
-        lambda unit, caller: views.task_document(
+        lambda unit, caller: documents.task_document(
             buying.create(market, unit, caller, TaskCard.of(card))
         ),
         status=201,

@@ -78,8 +78,8 @@ def verify_task(
 ) -> list[Check]:
     """Recompute everything that these documents allow, and say what differs.
 
-    ``owners`` is what ``views.everybody`` gives, ``own`` what ``views.mine`` gives, with the
-    ``proof`` of ``views.proof``; ``entries`` are the transfers of the escrow account, and
+    ``owners`` is what ``documents.everybody`` gives, ``own`` what ``documents.mine`` gives, with
+    the ``proof`` of ``documents.proof``; ``entries`` are the transfers of the escrow account, and
     ``escrow_micro`` is what it holds; ``answers`` are those of each round.
     """
     records = Records(task, card, events, owners, own, entries, escrow_micro, answers)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fedbourse.errors import Conflict, NotAllowed, NotFound
-from fedbourse.market import buying, merkle, selling, views
+from fedbourse.market import buying, documents, merkle, selling
 from fedbourse.market.task import State
 from fedbourse.wire.canonical import digest
 from fedbourse.wire.messages import query_message
@@ -25,7 +25,10 @@ def trading(store) -> Trading:
 def test_what_everybody_sees_holds_no_owners_value_plan_or_name(trading) -> None:
     owners = trading.owners(1.23456789, 1.3456789, 1.456789)
     task = trading.completed(owners, report=True)
-    public = [views.task_document(task), *map(views.event_document, trading.events(task.id))]
+    public = [
+        documents.task_document(task),
+        *map(documents.event_document, trading.events(task.id)),
+    ]
     text = json.dumps(public)
     for owner in owners:
         mine = trading.mine(owner, task.id)
@@ -47,30 +50,30 @@ def test_the_buyers_report_holds_totals_only(trading) -> None:
     for owner in owners[1:]:
         trading.decide(owner, task.id)
     trading.advance()
-    assert trading.see(views.report, BUYER, task.id)["participants"] == {
+    assert trading.see(documents.report, BUYER, task.id)["participants"] == {
         "offered": 0,
         "signed": 0,
         "declined": 0,
     }
     task = trading.signed(owners, trading.play(owners[1:], trading.task(task.id)))
     trading.answer(owners[1], task)
-    report = trading.see(views.report, BUYER, task.id)
+    report = trading.see(documents.report, BUYER, task.id)
     pay = [line.payment for line in trading.lines(task.id)]
     assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0}
     closed = {"held": R, "released": 0, "refunded": 0, "fund": 0, "earned": 0, "escrow": R}
     assert report["money_micro"] == closed
-    audited = trading.see(views.report, AUDITOR, task.id)
+    audited = trading.see(documents.report, AUDITOR, task.id)
     of_the_open_round = {"earned": pay[0] // 4, "escrow": R - pay[0] // 4}
     assert audited["money_micro"] == closed | of_the_open_round
     assert not any(owner.name in json.dumps(report) for owner in owners)
     trading.wait(300)
     trading.do(buying.cancel, BUYER, task.id)
-    money = trading.see(views.report, AUDITOR, task.id)["money_micro"]
+    money = trading.see(documents.report, AUDITOR, task.id)["money_micro"]
     assert money["held"] == money["refunded"] + money["fund"] + money["earned"] == R
     assert (money["earned"], money["fund"]) == (pay[0] // 4, pay[1] // 4)
     for who in (caller("buyer:other"), owners[0].caller):
         with pytest.raises(NotAllowed):
-            trading.see(views.report, who, task.id)
+            trading.see(documents.report, who, task.id)
 
 
 def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
@@ -80,7 +83,7 @@ def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
     for owner in owners[:3]:
         mine = trading.mine(owner, task.id)
         assert {mine[part]["owner"] for part in ("interest", "plan", "line")} == {owner.name}
-        found = trading.see(views.proof, owner.caller, task.id)
+        found = trading.see(documents.proof, owner.caller, task.id)
         assert found["root"] == settled["lines_root"]
         assert merkle.proves(
             found["path"],
@@ -91,39 +94,39 @@ def test_an_owner_sees_its_own_line_and_its_proof(trading) -> None:
         )
     assert trading.mine(owners[3], task.id)["line"] is None
     with pytest.raises(NotFound, match="has no line"):
-        trading.see(views.proof, owners[3].caller, task.id)
+        trading.see(documents.proof, owners[3].caller, task.id)
 
 
 def test_auditors_and_operators_page_through_everybody(trading) -> None:
     owners = trading.owners(*[1.0 + i / 50 for i in range(7)])
     task = trading.settled(owners)
-    whole = trading.see(views.everybody, AUDITOR, task.id, after="", limit=100)
+    whole = trading.see(documents.everybody, AUDITOR, task.id, after="", limit=100)
     assert whole["next"] is None
     found, after = [], ""
     while after is not None:
-        page = trading.see(views.everybody, OPERATOR, task.id, after=after, limit=3)
+        page = trading.see(documents.everybody, OPERATOR, task.id, after=after, limit=3)
         found += page["owners"]
         after = page["next"]
     assert found == whole["owners"]
     assert [each["owner"] for each in found] == [owner.name for owner in owners]
     with pytest.raises(NotAllowed):
-        trading.see(views.everybody, BUYER, task.id, after="", limit=3)
+        trading.see(documents.everybody, BUYER, task.id, after="", limit=3)
 
 
 def test_the_model_is_the_buyers_once_it_is_completed(trading) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.in_training(owners, rounds=1)
     with pytest.raises(Conflict, match="needs a task that is completed"):
-        trading.see(views.model, BUYER, task.id)
+        trading.see(documents.model, BUYER, task.id)
     for owner in owners:
         trading.answer(owner, task)
     trading.advance()
-    model = trading.see(views.model, BUYER, task.id)
+    model = trading.see(documents.model, BUYER, task.id)
     assert len(model.model) == 8 * task.card.dimension
     assert trading.events(task.id)[-1].body["model_hash"] == model.model_hash
     for who in (caller("buyer:other"), AUDITOR, owners[0].caller):
         with pytest.raises(NotAllowed):
-            trading.see(views.model, who, task.id)
+            trading.see(documents.model, who, task.id)
 
 
 def test_the_open_round_is_for_those_who_signed(trading) -> None:
@@ -131,7 +134,7 @@ def test_the_open_round_is_for_those_who_signed(trading) -> None:
     task = trading.in_training(owners)
 
     def query(owner, after=-1):
-        return trading.see(views.query, owner.caller, task.id, after=after)
+        return trading.see(documents.query, owner.caller, task.id, after=after)
 
     assert query(owners[0]).number == 0
     assert len(query(owners[0]).model) == 8 * task.card.dimension
@@ -149,7 +152,7 @@ def test_a_query_follows_the_one_before_and_the_first_one_the_log(trading) -> No
     began = next(event for event in trading.events(task.id) if event.kind == "training")
     previous = began.hash
     for number in range(task.card.rounds):
-        found = trading.see(views.query, owners[0].caller, task.id, after=number - 1)
+        found = trading.see(documents.query, owners[0].caller, task.id, after=number - 1)
         asked = query_message(
             task=task.id,
             card=task.card.digest,
@@ -198,13 +201,13 @@ def test_a_draft_that_was_cancelled_stays_hidden_and_a_task_that_was_opened_does
     trading.do(buying.cancel, BUYER, shown.id)
 
     def listed(who) -> set[str]:
-        page = trading.see(views.tasks, who, state=None, before=None, limit=100)
+        page = trading.see(documents.tasks, who, state=None, before=None, limit=100)
         return {document["task"] for document in page["tasks"]}
 
     assert listed(None) == listed(caller("buyer:bell")) == {shown.id}
     assert listed(BUYER) == listed(AUDITOR) == {shown.id, hidden.id}
     with pytest.raises(NotFound):
-        trading.see(views.one_task, None, hidden.id)
+        trading.see(documents.one_task, None, hidden.id)
 
 
 def test_while_a_task_is_open_everybody_sees_how_many_are_interested(trading) -> None:
@@ -213,4 +216,4 @@ def test_while_a_task_is_open_everybody_sees_how_many_are_interested(trading) ->
         trading.do(
             selling.register_interest, owner.caller, task.id, value=None, previous=task.card.digest
         )
-    assert trading.see(views.one_task, None, task.id)["interested"] == 3
+    assert trading.see(documents.one_task, None, task.id)["interested"] == 3
