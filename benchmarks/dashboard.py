@@ -9,7 +9,7 @@ import argparse
 import statistics
 import time
 
-from fedbourse.dashboard.what_if import answer, supposed_in
+from fedbourse.dashboard.what_if import predict, supposed_in
 
 GOAL_MS = 100.0
 FIELDS = {
@@ -20,7 +20,7 @@ FIELDS = {
     "rounds": "50",
     "samples": "1000",
     "clip": "1",
-    "weight": "20",
+    "accuracy_value": "20",
     "values_low": "1",
     "values_high": "5",
 }
@@ -36,11 +36,11 @@ SHAPES = {
 def times_ms(fields: dict[str, str], runs: int) -> tuple[int, list[float]]:
     """Return how many take part, and how long each of some answers took, the form's check too."""
     posted = {name: [text] for name, text in fields.items()}
-    answer(supposed_in(posted))  # what is imported when first needed
+    predict(supposed_in(posted))  # what is imported when first needed
     times = []
     for _ in range(runs):
         start = time.perf_counter()
-        found = answer(supposed_in(posted))
+        found = predict(supposed_in(posted))
         times.append(1000 * (time.perf_counter() - start))
     return found.participants, times
 

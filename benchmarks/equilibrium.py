@@ -9,17 +9,15 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fedbourse import __version__, equilibrium
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from oracles import algorithm_2
+from fedbourse.testing.oracles import algorithm_2
 
 Shape = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -34,6 +32,10 @@ GOALS = {
     "all equal (everybody takes part)": 6.0,
     "nearly equal (everybody takes part)": 6.0,
 }
+
+
+def certify(values: np.ndarray) -> float:
+    return equilibrium(values, reward=1.0).regret
 
 
 def best_of(runs: int, *works: Callable[[], object]) -> list[float]:
@@ -73,9 +75,9 @@ def shape_table(name: str, sizes: list[int]) -> None:
             equilibrium(values, reward=1.0)
 
         # The same array stands for the peers: np.min reads it once, np.sort sorts a copy.
-        solved, scanned = best_of(runs, solve, lambda values=values: np.min(values))
-        (ordered,) = best_of(1 if n >= 10**7 else 3, lambda values=values: np.sort(values))
-        (certified,) = best_of(1, lambda values=values: equilibrium(values, reward=1.0).regret)
+        solved, scanned = best_of(runs, solve, partial(np.min, values))
+        (ordered,) = best_of(1 if n >= 10**7 else 3, partial(np.sort, values))
+        (certified,) = best_of(1, partial(certify, values))
         found = equilibrium(values, reward=1.0)
         ratio = solved / scanned
         row(f"{n:.0e}", len(found.participants), f"{solved * 1e3:.3f} ms", f"{ratio:.2f}",

@@ -3,7 +3,6 @@
 Prints a page in Markdown; `make benchmarks` keeps it as docs/performance-market.md. Plans and bare
 inserts are sent in turns, by the same threads, so that a noisy machine disturbs both alike.
 """
-# ruff: noqa: E402 - helpers of the tests are found once their folders are named
 
 from __future__ import annotations
 
@@ -22,28 +21,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy import insert
 
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "market")]  # this file would hide a package "market"
-
-from typing import TYPE_CHECKING
-
-from trading import Owner, Trading, caller
-
-from databases import PostgresServer
 from equilibrium import processor, row
 from fedbourse import __version__
-from fedbourse.market import clock, documents, log
+from fedbourse.market import log
+from fedbourse.market.commands import scheduler
+from fedbourse.market.views import View
+from fedbourse.protocol.signatures import Request, sign_request
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import interests, replies
-from fedbourse.wire.card import Deadlines
-from fedbourse.wire.signatures import Request, sign_request
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.trading import Owner, Trading, caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from fedbourse.market.records import Task
 
 DAY_S = 24 * 3600.0
 PATIENT = Deadlines(interest_s=DAY_S, tick_s=DAY_S, plans_s=DAY_S, terms_s=DAY_S)
@@ -66,9 +64,9 @@ SETTLEMENT = """
 ## Settlement
 
 From the replies in the database to payments that sum to R exactly: the last tick is closed, all
-replies are summed and hashed, and salted hashes, the Merkle root and all lines are stored, in one
-transaction, its commit included. A bare insert is the one above. A proof is the path from one line
-to the root, as its owner may ask for it: the median of many.
+replies are summed and hashed, and salted hashes, the Merkle root and all allocations are stored, in
+one transaction, its commit included. A bare insert is the one above. A proof is the path from one
+leaf to the root, as its owner may ask for it: the median of many.
 """
 
 
@@ -126,7 +124,7 @@ def bare_requests(count: int) -> list[Request]:
     return [Request("PUT", "http", "", "/bare", headers=headers, body=body)] * count
 
 
-def plan_requests(port: int, count: int, owners: list[Owner], task: object) -> list[Request]:
+def plan_requests(port: int, count: int, owners: list[Owner], task: Task) -> list[Request]:
     """Signed plans of many owners, as a device sends them."""
     authority = f"127.0.0.1:{port}"
     made = []
@@ -165,11 +163,11 @@ def send(port: int, pid: int, requests: list[Request], threads: int) -> Load:
                 break
             start = time.perf_counter()
             connection.request(request.method, request.path, request.body, dict(request.headers))
-            answer = connection.getresponse()
-            text = answer.read()
+            update = connection.getresponse()
+            text = update.read()
             mine.append(time.perf_counter() - start)
-            if answer.status != 200:
-                raise RuntimeError(f"{answer.status} {text[:300]!r}")
+            if update.status != 200:
+                raise RuntimeError(f"{update.status} {text[:300]!r}")
         connection.close()
         with lock:
             spans.extend(mine)
@@ -226,20 +224,20 @@ def measure_settlement(url: str, owners: int) -> tuple[float, float]:
         names = [f"owner:m{i:07d}" for i in range(owners)]
         for start in range(0, owners, 10_000):
             span = range(start, min(start + 10_000, owners))
-            with store.begin() as unit:
-                unit._connection.execute(
+            with store.begin() as tx:
+                tx._connection.execute(
                     insert(interests), [at | {"owner": names[i], "value": None} for i in span]
                 )
-                unit._connection.execute(
+                tx._connection.execute(
                     insert(replies),
                     [at | {"owner": names[i], "tick": 0, "budget": budgets[i]} for i in span],
                 )
         trading.time_ms = task.deadline_ms
         start_s = time.perf_counter()
-        with store.begin() as unit:
-            assert clock.move_on(trading.market, unit, task.id)
+        with store.begin() as tx:
+            assert scheduler.move_on(trading.market, tx, task.id)
         took = time.perf_counter() - start_s
-        payments = sum(line.payment for line in trading.lines(task.id))
+        payments = sum(allocation.payment for allocation in trading.allocations(task.id))
         assert payments == trading.task(task.id).reward
         proofs = [measure_proof(trading, task.id, name) for name in names[:: owners // 50]]
     return took, median(proofs)
@@ -248,7 +246,7 @@ def measure_settlement(url: str, owners: int) -> tuple[float, float]:
 def measure_proof(trading: Trading, task: str, owner: str) -> float:
     """Return how long one owner's proof takes, in seconds."""
     start_s = time.perf_counter()
-    trading.see(documents.proof, caller(owner), task)
+    trading.see(View.proof, caller(owner), task)
     return time.perf_counter() - start_s
 
 

@@ -3,7 +3,6 @@
 Prints a section in Markdown. Each step runs in a process of its own over the same database, so that
 its largest memory is its own; a step has read nothing before it starts.
 """
-# ruff: noqa: E402 - helpers of the tests are found once their folders are named
 
 from __future__ import annotations
 
@@ -16,23 +15,20 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import insert
 
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "market")]  # this file would hide a package "market"
-
-from typing import TYPE_CHECKING, Any
-
-from trading import BUYER, Trading
-
-from databases import PostgresServer
 from equilibrium import row
-from fedbourse.market import buying, clock, log, what_if
+from fedbourse.market import log, what_if
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import scheduler
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import interests, replies
-from fedbourse.wire.card import Deadlines
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.trading import BUYER, Trading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,8 +67,8 @@ def reply(store: SqlStore, id: str, owners: int) -> None:
 
     At that total they qualify, so that the task can be settled.
     """
-    with store.read() as unit:
-        task = unit.task(id)
+    with store.read() as tx:
+        task = tx.task(id)
     drawn = np.random.default_rng(owners + 1).lognormal(-7, 1, owners)
     budgets = 0.5 * task.totals[0] * drawn / drawn.sum()
     at = {"task": id, "at_ms": 0, "salt": "0" * 32, "leaf": log.leaf("", ""), "tick": task.tick}
@@ -83,27 +79,27 @@ def _add(store: SqlStore, table: Any, at: dict[str, Any], columns: dict[str, lis
     ((name, numbers),) = columns.items()
     for start in range(0, len(numbers), 10_000):
         some = enumerate(numbers[start : start + 10_000], start)
-        with store.begin() as unit:
-            unit._connection.execute(
+        with store.begin() as tx:
+            tx._connection.execute(
                 insert(table), [at | {"owner": f"owner:m{i:07d}", name: n} for i, n in some]
             )
 
 
 def announce(trading: Trading, task: str) -> None:
     """Fix the reward, best for the values told."""
-    trading.do(buying.announce, BUYER, task)
+    trading.do(buyer_commands.announce, BUYER, task)
 
 
 def tick(trading: Trading, task: str) -> None:
     """Move P by what all owners replied."""
-    with trading.store.begin() as unit:
-        assert clock.move_on(trading.market, unit, task)
+    with trading.store.begin() as tx:
+        assert scheduler.move_on(trading.market, tx, task)
 
 
 def look(trading: Trading, task: str) -> None:
     """Ask what a hundred rewards would buy."""
     found = trading.see(what_if.of_task, BUYER, task, rewards=REWARDS)
-    assert (found["basis"], len(found["models"])) == ("reported", 4)
+    assert (found.basis, len(found.models)) == ("reported", 4)
 
 
 def settle(trading: Trading, task: str) -> None:
@@ -207,9 +203,9 @@ def main() -> None:
             with SqlStore(url) as store:
                 reply(store, task, options.owners)
             measure(kind, each, url, task, options.owners)
-        with SqlStore(url) as store, store.read() as unit:
-            paid = sum(sum(column) for (column,) in unit.columns("lines", task, "payment"))
-            assert paid == unit.task(task).reward
+        with SqlStore(url) as store, store.read() as tx:
+            paid = sum(sum(column) for (column,) in tx.columns("allocations", task, "payment"))
+            assert paid == tx.task(task).reward
 
 
 def measure(kind: str, name: str, url: str, task: str, owners: int) -> None:

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 from sqlalchemy import Column, Double, Integer, MetaData, Table, insert
 
 from fedbourse.market.service import Market
+from fedbourse.protocol.keys import SigningKey
 from fedbourse.storage import SqlStore
 from fedbourse.web.app import create_app
 from fedbourse.web.settings import Settings
-from fedbourse.wire.keys import SigningKey
 
 UNLIMITED = 10**9
 
@@ -39,8 +39,8 @@ def bare(store: SqlStore) -> FastAPI:
 
     @app.put("/bare")
     def put(body: Budget) -> dict[str, bool]:
-        with store.begin() as unit:
-            unit._connection.execute(insert(table).values(b=body.budget))
+        with store.begin() as tx:
+            tx._connection.execute(insert(table).values(b=body.budget))
         return {"stored": True}
 
     return app

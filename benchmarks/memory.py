@@ -8,11 +8,11 @@ import numpy as np
 
 from equilibrium import best_of
 from fedbourse import equilibrium
-from fedbourse.game import spans
+from fedbourse.game import array_spans
 
 MODULES = [
     importlib.import_module(f"fedbourse.game.{name}")
-    for name in ("spans", "scan", "chunk_walk", "threshold")
+    for name in ("array_spans", "array_scan", "outofcore.chunk_scan", "cutoff")
 ]
 
 
@@ -22,13 +22,13 @@ def main() -> None:
     print(f"np.min of 10^8 values: {scan * 1e3:.0f} ms; reading and writing to fresh memory: "
           f"{write / scan:.1f} times that")  # fmt: skip
     print("block size: equilibrium / np.min on all cores, on one")
-    plenty = spans.WORTH_A_THREAD
+    plenty = array_spans.WORTH_A_THREAD
     for power in range(15, 20):
         for module in MODULES:
             module.BLOCK = 1 << power  # type: ignore[attr-defined]
         ratios = []
         for worth in (plenty, 10**12):
-            spans.WORTH_A_THREAD = worth
+            array_spans.WORTH_A_THREAD = worth
             solve, scan = best_of(
                 5, lambda: equilibrium(values, reward=1.0), lambda: np.min(values)
             )

@@ -31,7 +31,7 @@ from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
 from fedbourse.learning.rounds import train
-from fedbourse.wire.connection import Connection
+from fedbourse.protocol.connection import Connection
 from market import cpu_s
 from network_devices import records
 
@@ -57,7 +57,7 @@ fedbourse {version}, Python {python}, {processor}, {cores} cores.
 
 ## The market's own devices
 
-A round is one signed question that carries the model, one signed answer, its receipt and its pay,
+A round is one signed request that carries the model, one signed update, its receipt and its pay,
 for every device; its seconds are the time between two closings in the market's log. The **echo**
 moves the same bytes, one GET and one PUT a device and round from as many threads, through the same
 uvicorn and HTTP client, and does nothing else. The **noise** is what all devices take to draw
@@ -132,7 +132,7 @@ def card_of(case: Case) -> dict[str, object]:
         "rounds": case.rounds,
         "samples": SAMPLES,
         "clip": 1.0,
-        "weights": "precision",
+        "aggregation": "precision",
         "vesting": "by-round",
         "deadlines": {
             "interest_s": day_s,
@@ -221,18 +221,18 @@ def _followed(
 
 def over_an_echo(case: Case) -> float:
     """Return the seconds that the bytes of a round take with nothing else to do."""
-    answer = bytes(8 * case.dimension)
+    update = bytes(8 * case.dimension)
     turn = threading.Barrier(case.devices + 1)
 
     def device(url: str) -> None:
         with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
             for _ in range(case.rounds + 1):
                 turn.wait()
-                assert len(client.get("/model").content) == len(answer)
-                assert client.put("/answer", content=answer).status_code == 200
+                assert len(client.get("/model").content) == len(update)
+                assert client.put("/update", content=update).status_code == 200
                 turn.wait()
 
-    with served("echo", str(len(answer))) as (url, _):
+    with served("echo", str(len(update))) as (url, _):
         threads = [threading.Thread(target=device, args=(url,)) for _ in range(case.devices)]
         for thread in threads:
             thread.start()
@@ -251,7 +251,7 @@ def embedded(case: Case) -> float:
     """Return the seconds of a round in one process."""
     model = model_named("logistic", features=case.dimension, classes=2)
     card = _Shape(SAMPLES, case.dimension)
-    parts = [records(i)(card) for i in range(case.devices)]
+    parts = [records(i)(card) for i in range(case.devices)]  # type: ignore[arg-type]
     features = np.concatenate([part for part, _ in parts])
     features = np.column_stack([features, np.ones(len(features))])
     whole = Records(features, np.concatenate([labels for _, labels in parts]), 2)
@@ -275,7 +275,7 @@ def embedded(case: Case) -> float:
         few,
         step_size=0.1,
         rounds=case.rounds,
-        weights="precision",
+        aggregation="precision",
         on_round=lambda *_: moments.append(time.perf_counter()),
     )
     return float(median(np.diff(moments)))
@@ -283,7 +283,7 @@ def embedded(case: Case) -> float:
 
 @dataclass(frozen=True)
 class _Shape:
-    """As much of a card as made-up records need."""
+    """As much of a card as simulated records need."""
 
     samples: int
     features: int

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.agent import Agent, DeviceSettings, Wish
+from fedbourse.device import Agent, BiddingStrategy, DeviceSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.wire.card import TaskCard
+    from fedbourse.tasks.card import TaskCard
 
 
 def records(device: int) -> Callable[[TaskCard], tuple[np.ndarray, np.ndarray]]:
-    """Return made-up records of two kinds, different for each device."""
+    """Return simulated records of two kinds, different for each device."""
 
     def source(card: TaskCard) -> tuple[np.ndarray, np.ndarray]:
         rng = np.random.default_rng(device)
@@ -74,7 +74,7 @@ def main() -> None:
         folder = Path(job["folder"]) / f"device-{i}"
         agents.append(Agent.create(folder, settings, data=records(i)))
         agents[-1].enrol(job["server"], token)
-        agents[-1].join(job["task"], Wish(budget=job["budget"]))
+        agents[-1].join(job["task"], BiddingStrategy(budget=job["budget"]))
     print("ready", flush=True)
     with ThreadPoolExecutor(len(agents)) as pool:
         ended = list(pool.map(lambda agent: agent.run()[0].outcome, agents))

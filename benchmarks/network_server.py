@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fedbourse.bootstrap.market import MarketSettings, serve_market
+from fedbourse.app.server import MarketSettings, serve_market
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -39,7 +39,7 @@ def echo(size: int) -> Starlette:
         await request.body()
         return Response(b"{}", media_type="application/json")
 
-    return Starlette(routes=[Route("/model", get), Route("/answer", put, methods=["PUT"])])
+    return Starlette(routes=[Route("/model", get), Route("/update", put, methods=["PUT"])])
 
 
 @dataclass(frozen=True)

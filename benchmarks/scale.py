@@ -111,8 +111,8 @@ def what_if_job(_: str, n: int, __: str) -> dict[str, float]:
     one, hundred, best = best_of(
         3,
         lambda: equilibrium(values, reward=1.0),
-        lambda: what_if(values, TRAINING, rewards=rewards, weight=20.0),
-        lambda: best_reward(values, TRAINING, weight=20.0),
+        lambda: what_if(values, TRAINING, rewards=rewards, accuracy_value=20.0),
+        lambda: best_reward(values, TRAINING, accuracy_value=20.0),
     )
     return {"own": hundred, "scan": one, "count": best}
 

@@ -25,11 +25,11 @@ from threadpoolctl import threadpool_limits
 
 from equilibrium import processor, row
 from fedbourse import __version__
+from fedbourse.learning.aggregation import aggregate
 from fedbourse.learning.engines.local import LocalEngine
 from fedbourse.learning.models import Logistic
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
-from fedbourse.learning.rounds import weighted_mean
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from peers.environment import Peer, PeerMissing
@@ -144,8 +144,10 @@ def private(size: Size, federation: Federation, *, exact: bool = False) -> Train
 
     def train() -> None:
         nonlocal parameters, number
-        answers = engine.ask(number, parameters)
-        parameters = parameters - STEP_SIZE * weighted_mean(answers, engine.scales, "equal")
+        updates = engine.ask(number, parameters)
+        scales = engine.scales[updates.owners]
+        step = aggregate([updates.vectors], scales, "equal", dimension=size.features).mean
+        parameters = parameters - STEP_SIZE * step
         number += 1
 
     return timed(train)

@@ -12,7 +12,7 @@ BEGINS, ENDS = "<!-- begins: docs/deviations.py -->\n", "<!-- ends -->\n"
 
 
 def main() -> None:
-    """Run the study with its defaults, and put what it leaves into the page."""
+    """Run the study with its defaults, and put its tables and figure into the page."""
     out = DOCS.parent / "build" / "docs-deviations"
     subprocess.run(
         [sys.executable, "-m", "fedbourse", "study", "deviations", "--out", str(out)],

@@ -17,6 +17,7 @@ import fedbourse
 from fedbourse import errors
 from fedbourse.cli.main import app
 from fedbourse.market.lifecycle import LIFE, diagram
+from fedbourse.market.service import Market
 from fedbourse.web.app import create_app
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def error_tree() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error is a `FedbourseError`, and its message is one sentence that shows the value",
-        "found and what would be right. The command line prints it after `fedbourse:` on standard",
-        "error and ends with the exit code; 0 is success and 130 an interruption (Ctrl-C).",
+        "Every error is a `FedbourseError`. Its message is one sentence that says what was found",
+        "and what is allowed. The command line prints it after `fedbourse:` on standard error and",
+        "ends with the exit code; 0 is success and 130 an interruption (Ctrl-C).",
         "",
         "| error | exit code | HTTP status | meaning |",
         "|---|---|---|---|",
@@ -78,15 +79,15 @@ def life_cycle() -> str:
     lines = [
         "# The life of a task",
         "",
-        "One table (`market/lifecycle.py`) says what may happen to a task, who may do it, and",
-        "what follows. Everything else is refused. The market acts by itself when a deadline of",
-        "the card has come, or when all that it waited for is in.",
+        "One table (`market/lifecycle.py`) says what may happen to a task, who may do it, and what",
+        "the next state is. Everything else is refused. The scheduler acts for the market when a",
+        "deadline of the card has come, or when everything that it waited for has arrived.",
         "",
         "```mermaid",
         diagram(),
         "```",
         "",
-        "| state | what may happen | by | what follows |",
+        "| state | command | by | next state |",
         "|---|---|---|---|",
     ]
     for (state, command), rule in LIFE.items():
@@ -97,11 +98,12 @@ def life_cycle() -> str:
 
 def api() -> str:
     """The page of every route of the market's API, from its OpenAPI document."""
-    document = create_app(*(cast("Any", None),) * 3).openapi()
+    nothing = cast("Any", None)
+    document = create_app(Market(nothing), nothing, nothing).openapi()
     lines = [
         "# The market's API",
         "",
-        "The same as OpenAPI is at `/v1/openapi.json` of every market. Money is in whole",
+        "Every market serves the same as OpenAPI at `/v1/openapi.json`. Money is in whole",
         "micro-credits, times are milliseconds since 1970 UTC. Every write carries an",
         "`Idempotency-Key`. Errors are problem details (RFC 9457) with `type`, `title`,",
         "`status`, `detail` and `code`, the name of an [error](errors.md).",
@@ -128,13 +130,13 @@ def _parameters(operation: dict[str, Any]) -> list[str]:
 
 
 def _bodies(operation: dict[str, Any], document: dict[str, Any]) -> list[str]:
-    """Show examples of what is sent and answered."""
+    """Show examples of requests and responses."""
     lines = []
-    sent = operation.get("requestBody", {}).get("content", {})
-    lines += _examples("Sent", sent, document)
-    for status, answer in operation["responses"].items():
+    content = operation.get("requestBody", {}).get("content", {})
+    lines += _examples("Request", content, document)
+    for status, response in operation["responses"].items():
         if status.startswith("2"):
-            lines += _examples(f"Answered with {status}", answer.get("content", {}), document)
+            lines += _examples(f"Response {status}", response.get("content", {}), document)
     return lines
 
 
@@ -164,10 +166,10 @@ MADE_BY_CALLERS = {
     "ExactNoise",
     "Filter",
     "Observation",
-    "Question",
+    "ParticipantSketch",
+    "RoundRequest",
     "Sample",
     "SimulatedNoise",
-    "Support",
     "Terms",
     "Training",
     "Uniform",
@@ -180,8 +182,8 @@ def _fields(thing: type) -> list[str]:
     result = []
     for node, after in pairwise([*body, ast.Pass()]):
         if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
-            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            text = f": {' '.join(str(after.value.value).split())}" if said else ""
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            text = f": {' '.join(str(after.value.value).split())}" if documented else ""
             result.append(f"- `.{ast.unparse(node.target)}` ({ast.unparse(node.annotation)}){text}")
     return result
 

@@ -21,12 +21,12 @@ IMAGES = Path(__file__).parent / "images"
 SIZES = {"desktop": (1280, 860), "phone": (390, 780)}
 BYTES_MAX = 200_000
 WATCHED_MS = 45_000
-"""How long a training is watched, so that its curves are some."""
+"""How long a training is watched, so that there are curves to show."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A page, who looks at it, and what is done before the picture is taken."""
+    """A page, who views it, and what is done before the picture is taken."""
 
     name: str
     path: str
@@ -55,7 +55,7 @@ def prepare(page: Page, picture: Picture, demo: Demo) -> None:
     """Do what a person would have done by then."""
     if picture.name == "live":
         page.locator("#records").set_input_files(demo.records)
-        page.locator("#judged canvas").first.wait_for()
+        page.locator("#evaluated canvas").first.wait_for()
         page.wait_for_timeout(WATCHED_MS)
     if picture.name == "ledger":
         page.get_by_role("main").get_by_role("button").first.click()
@@ -74,9 +74,9 @@ def take(browser: Browser, picture: Picture, demo: Demo) -> None:
     viewport = {"width": width, "height": picture.height or height}
     context = visitor(browser, demo, picture.who, viewport=viewport, color_scheme="light")
     page = context.new_page()
-    answer = page.goto(demo.path(picture.path))
-    if answer is None or answer.status != 200:
-        sys.exit(f"{picture.path} answers {answer and answer.status}")
+    response = page.goto(demo.path(picture.path))
+    if response is None or response.status != 200:
+        sys.exit(f"{picture.path} returns {response and response.status}")
     prepare(page, picture, demo)
     if picture.at:
         page.locator(picture.at).evaluate("(part) => part.scrollIntoView()")

@@ -2,7 +2,8 @@
 
 One attacker at a time does its worst against ``fedbourse serve`` on each database: a stranger, a
 buyer, an owner, a bad network; and a bad market does against a device. Prints a page in Markdown;
-`make soak` keeps it as docs/soak-attack.md. Progress is on standard error.
+`make soak` keeps it as docs/soak-attack.md. Progress is on standard error. With ``--undo`` each
+defence of ``undone.py`` is undone in turn, and its attack must get through.
 """
 
 from __future__ import annotations
@@ -13,69 +14,42 @@ import multiprocessing
 import os
 import platform
 import secrets
-import socket
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/market"))  # soak/market.py hides it
-import httpx2
 import numpy as np
+from attackers import ATTACKS, Score, Target, bad_market
 from spend import processor, row
 from sqlalchemy import func, select
-from trading import BUYER, KEY, Trading, best_budget
+from undone import UNDOINGS
 
-from agent.cheats import FORGED_OFFERS, OFFERS, QUERIES, TERMS
-from agent.malicious_market import malicious_market
-from agent.owners import Data, answered, followed, joined
-from databases import PostgresServer
 from fedbourse import __version__
-from fedbourse.errors import TooManyRequests
-from fedbourse.market import access
+from fedbourse.market.commands import access
+from fedbourse.protocol.connection import Connection
 from fedbourse.storage import SqlStore
-from fedbourse.storage.schema import nonces, payouts, responses, transfers
-from fedbourse.wire.card import Deadlines
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey
+from fedbourse.storage.identity_tables import nonces, responses
+from fedbourse.storage.schema import payouts, transfers
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.trading import BUYER, KEY, Trading, best_budget
 
-CONNECTIONS = 20
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fedbourse.protocol.keys import SigningKey
+
+CONNECTIONS, FEW = 20, 2
 OWNERS = 8
 SLOW = Deadlines(tick_s=7200, plans_s=72_000, review_s=0, round_s=7200)
 P99_MS = 250
 PLAN_EVERY_S = 0.05
-
-
-@dataclass(frozen=True)
-class Target:
-    """A market that is served, and what attackers know of it."""
-
-    url: str
-    tasks: dict[str, str]
-    tokens: dict[str, str]
-    owner: str
-    key: SigningKey
-    offer: str
-    budget: float
-
-
-@dataclass
-class Score:
-    """What one attacker tried, and what came of it."""
-
-    tried: Counter[str] = field(default_factory=Counter)
-    through: Counter[str] = field(default_factory=Counter)
-
-
-Attack = Callable[[Target, float], Score]
 
 
 def filled(
@@ -92,13 +66,13 @@ def filled(
         training = trading.in_training(owners, deadlines=SLOW)
         announced = trading.announced(owners, deadlines=SLOW)
         tokens = {}
-        with store.begin() as unit:
+        with store.begin() as tx:
             for name, party, scope in (
                 ("buyer", BUYER.party, "buyer"),
                 ("owner", owners[1].name, "owner"),
             ):
                 _, tokens[name] = access.issue_token(
-                    trading.market, unit, None, holder=party, scopes=[scope]
+                    trading.market, tx, None, holder=party, scopes=[scope]
                 )
         tasks = {"completed": done.id, "training": training.id, "announced": announced.id}
         honest = owners[0]
@@ -113,8 +87,11 @@ def filled(
 
 
 @contextmanager
-def market(kind: str) -> Iterator[tuple[Target, SqlStore]]:
-    """Serve a filled market on the first core; also return a store over its database."""
+def market(kind: str, *, undone: str = "") -> Iterator[tuple[Target, SqlStore]]:
+    """Serve a filled market on the first core; also return a store over its database.
+
+    ``undone`` names a defence that it does without.
+    """
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="fb-attack-")))
         url = f"sqlite:///{folder / 'market.db'}"
@@ -124,10 +101,10 @@ def market(kind: str) -> Iterator[tuple[Target, SqlStore]]:
             server.start()
             url = opened.enter_context(server.database())
         known = filled(url, folder)
+        program = [str(Path(__file__).with_name("undone.py")), undone] if undone else []
         command = [
             sys.executable,
-            "-m",
-            "fedbourse",
+            *(program or ["-m", "fedbourse"]),
             "serve",
             "--folder",
             str(folder),
@@ -151,169 +128,20 @@ def market(kind: str) -> Iterator[tuple[Target, SqlStore]]:
         yield Target(address, *known), store
 
 
-def ask(
-    client: httpx2.Client, score: Score, what: str, method: str, path: str, **options: object
-) -> httpx2.Response | None:
-    """Send one request; a fault of the server's own counts as got through."""
-    score.tried[what] += 1
-    try:
-        answer = client.request(method, path, **options)
-    except httpx2.HTTPError:
-        return None
-    if answer.status_code == 500:
-        score.through["answers 500"] += 1
-    return answer
-
-
-def stranger(target: Target, until: float) -> Score:
-    """Ask for everything that is dear and open to all; make up tokens and devices."""
-    score, task = Score(), target.tasks
-    dear = [
-        f"/tasks/{task['completed']}/report", f"/tasks/{task['completed']}", "/?text=late", "/",
-        f"/v1/tasks/{task['completed']}/events?limit=1000", "/v1/tasks?limit=1000",
-        f"/tasks/{task['announced']}/earn", "/v1/log", f"/v1/tasks/{task['training']}/head",
-    ]  # fmt: skip
-    with httpx2.Client(base_url=target.url, trust_env=False, timeout=30) as client:
-        while time.monotonic() < until:
-            for path in dear:
-                ask(client, score, "dear pages", "GET", path)
-            body = {
-                "token": "fbe_" + secrets.token_urlsafe(32),
-                "public_key": SigningKey.generate().public,
-            }
-            done = ask(client, score, "made-up enrolments", "POST", "/v1/enrolments", json=body,
-                       headers={"Idempotency-Key": secrets.token_hex(12)})  # fmt: skip
-            score.through["enrolments"] += done is not None and done.status_code < 300
-            headers = {"HX-Request": "true", "HX-Current-URL": "http://["}
-            ask(client, score, "nonsense in headers", "GET", "/", headers=headers)
-    return score
-
-
-def buyer(target: Target, until: float) -> Score:
-    """Look at what steps would do and cards would buy, and look for what single owners said."""
-    score, task = Score(), target.tasks
-    headers = {"Authorization": f"Bearer {target.tokens['buyer']}"}
-    pages = [f"/tasks/{task['announced']}/steps/{step}" for step in ("announce", "cancel")]
-    pages += [f"/tasks/{task['announced']}", f"/tasks/{task['training']}", "/buy", "/buy/new"]
-    routes = [
-        f"/v1/tasks/{task['announced']}/what-if?rewards=1,2,3",
-        f"/v1/tasks/{task['completed']}/report",
-    ]
-    secret = f"{target.budget:.6g}"
-    with httpx2.Client(base_url=target.url, trust_env=False, timeout=30) as client:
-        form = {"token": target.tokens["buyer"], "next": "/"}
-        client.post("/sign-in", data=form, headers={"Origin": target.url})
-        while time.monotonic() < until:
-            for path in pages:
-                found = ask(client, score, "heavy pages", "GET", path)
-                score.through["budgets shown"] += found is not None and secret in found.text
-            for path in routes:
-                found = ask(client, score, "what-ifs and reports", "GET", path, headers=headers)
-                score.through["budgets shown"] += found is not None and secret in found.text
-    return score
-
-
-def owner(target: Target, until: float) -> Score:
-    """Claim money that never came, take out too little, and act for others."""
-    score, task = Score(), target.tasks
-    headers = {"Authorization": f"Bearer {target.tokens['owner']}"}
-
-    def key() -> dict[str, str]:
-        return headers | {"Idempotency-Key": secrets.token_hex(12)}
-
-    with httpx2.Client(base_url=target.url, trust_env=False, timeout=30) as client:
-        while time.monotonic() < until:
-            tiny = {"amount_micro": 1, "destination": "x"}
-            wrong = [
-                ("made-up deposits", "POST", "/v1/deposits", {"reference": secrets.token_hex(8)}),
-                ("tiny withdrawals", "POST", "/v1/withdrawals", tiny),
-                ("others' tasks", "POST", f"/v1/tasks/{task['announced']}/cancel", {}),
-                ("plans without the device", "PUT", f"/v1/tasks/{task['announced']}/plan",
-                 {"tick": 0, "budget": 1.0, "previous": target.offer}),
-            ]  # fmt: skip
-            for what, method, path, body in wrong:
-                done = ask(client, score, what, method, path, json=body, headers=key())
-                score.through[what] += done is not None and done.status_code < 300
-            for path in (
-                f"/v1/tasks/{task['training']}/lines",
-                f"/v1/accounts/{target.owner}",
-                "/v1/tokens",
-            ):
-                done = ask(client, score, "others' records", "GET", path, headers=headers)
-                score.through["others' records"] += done is not None and done.status_code < 300
-            ask(
-                client,
-                score,
-                "own pages",
-                "GET",
-                f"/v1/tasks/{task['training']}/proof",
-                headers=headers,
-            )
-    return score
-
-
-def network(target: Target, until: float) -> Score:
-    """Hold connections: silent ones, half of a first request, and half of a second one."""
-    score, address = Score(), (urlsplit(target.url).hostname, urlsplit(target.url).port)
-    whole = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
-    starts = {
-        "silent connections": b"",
-        "half a request": whole[:20],
-        "half a second request": whole + whole[:20],
-    }
-    held: list[tuple[float, str, socket.socket]] = []
-    while time.monotonic() < until:
-        for what, start in starts.items():
-            with suppress(OSError):
-                line = socket.create_connection(address, timeout=5)
-                line.sendall(start)
-                line.settimeout(0.0)
-                held.append((time.monotonic(), what, line))
-                score.tried[what] += 1
-        time.sleep(0.02)
-    deadline = time.monotonic() + 15  # ten seconds for a head, and some patience
-    while time.monotonic() < deadline:
-        time.sleep(0.5)
-    for _, what, line in held:
-        score.through[f"{what}: alive after 15 s"] += _alive(line)
-        line.close()
-    return score
-
-
-def _alive(line: socket.socket) -> bool:
-    with suppress(OSError):
-        while line.recv(65536):
-            pass
-        return False
-    with suppress(OSError):
-        line.settimeout(0.0)
-        return line.recv(1) != b""
-    try:
-        line.send(b"x")
-        line.recv(1)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-ATTACKS: dict[str, Attack] = {
-    "stranger": stranger,
-    "buyer": buyer,
-    "owner": owner,
-    "network": network,
-}
-
-
-def run_attack(name: str, target: Target, seconds: float, results: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+def run_attack(
+    name: str,
+    target: Target,
+    seconds: float,
+    connections: int,
+    results: multiprocessing.Queue,  # type: ignore[type-arg]
+) -> None:
     """Attack from the second core with several connections; tell the score."""
     from concurrent.futures import ThreadPoolExecutor
 
     with suppress(OSError, ValueError):
         os.sched_setaffinity(0, {1})
     until = time.monotonic() + seconds
-    workers = 1 if name == "network" else CONNECTIONS
+    workers = 1 if name == "network" else connections
     with ThreadPoolExecutor(workers) as pool:
         scores = [
             each.result()
@@ -334,19 +162,10 @@ def plan_times(target: Target, seconds: float) -> list[float]:
         while time.monotonic() < until:
             body = {"tick": 0, "budget": target.budget, "previous": target.offer}
             began = time.perf_counter()
-            _put_patiently(line, path, body)
+            line.put(path, body, idempotency_key=secrets.token_hex(12))
             took.append(1000 * (time.perf_counter() - began))
             time.sleep(PLAN_EVERY_S)
     return took
-
-
-def _put_patiently(line: Connection, path: str, body: object) -> None:
-    """Repeat a plan that is refused because others ask too much from this very address."""
-    while True:
-        with suppress(TooManyRequests):
-            line.put(path, body, idempotency_key=secrets.token_hex(12))
-            return
-        time.sleep(0.05)
 
 
 def counted(store: SqlStore) -> dict[str, int]:
@@ -359,12 +178,13 @@ def counted(store: SqlStore) -> dict[str, int]:
 
 
 def attacked(
-    name: str, target: Target, store: SqlStore, seconds: float
+    name: str, target: Target, store: SqlStore, seconds: float, connections: int = CONNECTIONS
 ) -> tuple[Score, list[float]]:
     """Let one attacker do its worst while an honest device plans."""
     results: multiprocessing.Queue = multiprocessing.Queue()  # type: ignore[type-arg]
     before = counted(store)
-    process = multiprocessing.Process(target=run_attack, args=(name, target, seconds, results))
+    order = name, target, seconds, connections, results
+    process = multiprocessing.Process(target=run_attack, args=order)
     process.start()
     took = plan_times(target, seconds)
     score: Score = results.get(timeout=120)
@@ -372,30 +192,72 @@ def attacked(
     after = counted(store)
     for table in ("transfers", "payouts"):
         score.through[f"new {table}"] += after[table] - before[table]
-    # An honest plan leaves a nonce and an answer each; what is beyond that an attacker made.
+    # An honest plan leaves a nonce and a response each; what is beyond that an attacker made.
     for table in ("nonces", "responses"):
         beyond = after[table] - before[table] - len(took)
         score.through[f"{table} beyond the plans"] += max(0, beyond)
     return score, took
 
 
-def bad_market(folder: Path) -> Score:
-    """Bend what a device hears of offers, terms and rounds; count when its data was read."""
-    score = Score()
-    before = [(case, 0) for case in (*OFFERS, *FORGED_OFFERS, *TERMS)]
-    for number, (case, rounds) in enumerate([*before, *((case, 2) for case in QUERIES)]):
-        with malicious_market() as bad:
-            device = joined(folder / str(number), bad)
-            if rounds:
-                answered(device, rounds)  # a device that has signed, and works
-            bad.cheats[case.place] = case.bend
-            score.tried["bent offers, terms and rounds"] += 1
-            try:
-                followed(device, Data(forbidden=True))
-            except AssertionError:
-                score.through["reads of the data"] += 1
-            score.through["answers"] += len(bad.left) - rounds
-    return score
+def attacked_without(name: str, seconds: float) -> tuple[Score, list[float]]:
+    """Attack a market, or a device, that does without one defence."""
+    undoing = UNDOINGS[name]
+    if undoing.attacker == "bad market":
+        with TemporaryDirectory(prefix="fb-attack-") as folder, undoing.undone():
+            return bad_market(Path(folder)), []
+    with market("sqlite", undone=name) as (target, store):
+        connections = FEW if undoing.through else CONNECTIONS
+        return attacked(undoing.attacker, target, store, seconds, connections)
+
+
+def show_undone(names: Sequence[str], seconds: float) -> int:
+    """Print what gets through where each defence is undone; all must let something through."""
+    print("\n## With one defence undone\n")
+    print(
+        "Something must get through. Where a defence is about time, honest plans must take longer "
+        f"than with it, and more than {P99_MS} ms at p99.\n"
+    )
+    row("defence undone", "attacker", "got through", "p50 and p99 ms with it", "and without")
+    row(*["---"] * 5)
+    blind = []
+    for name in names:
+        undoing, usual = UNDOINGS[name], Waits()
+        print(f"undone: {name}", file=sys.stderr, flush=True)
+        if not undoing.through:
+            with market("sqlite") as (target, store):
+                usual = Waits.of(attacked(undoing.attacker, target, store, seconds)[1])
+        score, took = attacked_without(name, seconds)
+        waits = Waits.of(took) if not undoing.through else Waits()
+        through = {what: count for what, count in sorted(score.through.items()) if count}
+        longer = waits.p50_ms > usual.p50_ms and waits.p99_ms > P99_MS
+        blind += [] if undoing.through in through or longer else [name]
+        row(
+            undoing.defence,
+            undoing.attacker,
+            ", ".join(f"{count:,} {what}" for what, count in through.items()) or "0",
+            str(usual),
+            str(waits),
+        )
+    if blind:
+        print(f"\nUndoing this was not noticed: {', '.join(blind)}.")
+    return 1 if blind else 0
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long honest plans took."""
+
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+
+    @classmethod
+    def of(cls, took: Sequence[float]) -> Waits:
+        """Sum up milliseconds; there is one plan at least."""
+        return cls(*np.percentile(took, [50, 99]).tolist())
+
+    def __str__(self) -> str:
+        """Return both for a table; a dash where nothing was measured."""
+        return f"{self.p50_ms:.0f}, {self.p99_ms:.0f}" if self.p99_ms else "–"
 
 
 def shown(kind: str, name: str, score: Score, took: list[float]) -> bool:
@@ -420,28 +282,38 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="for each attack")
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
     parser.add_argument("--attacks", nargs="*", default=list(ATTACKS))
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="of an attacker")
+    parser.add_argument("--no-device", action="store_true", help="leave the bad market out")
+    parser.add_argument(
+        "--undo", nargs="*", choices=list(UNDOINGS), help="undo these defences, or each in turn"
+    )
     options = parser.parse_args()
+    os.environ.setdefault("FEDBOURSE_STATE", str(Path.cwd() / "build" / "attack-state"))
+    if options.undo is not None:
+        return show_undone(options.undo or list(UNDOINGS), options.seconds)
     print("# The market under attack\n")
     print(
         f"`python soak/attack.py`, fedbourse {__version__}, Python {platform.python_version()}, "
         f"{processor()}, {os.cpu_count()} cores: {options.seconds:g} s for each attack, from "
-        f"{CONNECTIONS} connections; server and attacker have a core each. What got through should "
-        f"be 0, and an honest device's plan take less than {P99_MS} ms at p99.\n"
+        f"{options.connections} connections; server and attacker have a core each, attacker "
+        f"and device an address each. What got through should be 0, and an honest device's plan "
+        f"take less than {P99_MS} ms at p99.\n"
     )
     row("database", "attacker", "tried", "got through", "plans", "p50 ms", "p99 ms")
     row(*["---"] * 7)
     fine = True
-    os.environ.setdefault("FEDBOURSE_STATE", str(Path.cwd() / "build" / "attack-state"))
     for kind in options.databases:
         with market(kind) as (target, store):
             calm = plan_times(target, options.seconds / 2)
             fine &= shown(kind, "nobody", Score(), calm)
             for name in options.attacks:
                 print(f"{kind}: {name}", file=sys.stderr, flush=True)
-                fine &= shown(kind, name, *attacked(name, target, store, options.seconds))
-    print("a device: bad market", file=sys.stderr, flush=True)
-    with TemporaryDirectory(prefix="fb-attack-") as folder:
-        fine &= shown("–", "bad market", bad_market(Path(folder)), [])
+                outcome = attacked(name, target, store, options.seconds, options.connections)
+                fine &= shown(kind, name, *outcome)
+    if not options.no_device:
+        print("a device: bad market", file=sys.stderr, flush=True)
+        with TemporaryDirectory(prefix="fb-attack-") as folder:
+            fine &= shown("–", "bad market", bad_market(Path(folder)), [])
     if not fine:
         print("\nWhat is bold misses its goal.")
     return 0 if fine else 1

@@ -16,24 +16,24 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from spend import processor, row
 
-from databases import PostgresServer
-from e2e.crowd import BUYERS, ENDED, OWNERS, Crowd, Soaked
-from e2e.supervised import Launcher, LawBroken, launcher
 from fedbourse import __version__
 from fedbourse.cli.verify import task_records
 from fedbourse.errors import FedbourseError
-from fedbourse.market.verify import verify_task
+from fedbourse.market.audit import verify_task
+from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.e2e.load import BUYERS, ENDED, OWNERS, Load, Soaked
+from fedbourse.testing.e2e.supervised import InvariantBroken, Launcher, launcher
 
 if TYPE_CHECKING:
-    from e2e.laws import Records
+    from fedbourse.testing.e2e.invariants import Records
 
 LIFE_S = (0.1, 1.4)
 """The server is struck at a moment between these after all clients could go on."""
@@ -47,7 +47,7 @@ class Tally:
     stops: int = 0
     """Ends of the database's server, in immediate mode."""
     in_flight: int = 0
-    """Writes that were sent and not answered when the market was struck."""
+    """Writes that were under way when the market was struck."""
     committed: int = 0
     """Of these, how many the database had committed."""
     idle: int = 0
@@ -85,7 +85,7 @@ def soak(
     rng = random.Random(seed)
     database = server.url("market") if server else None
     market = Soaked(forks, folder, database=database, fault=fault)
-    crowd = Crowd(market, seed)
+    load = Load(market, seed)
     plan = ["kill"] * kills + ["stop"] * stops
     rng.shuffle(plan)
     try:
@@ -97,13 +97,13 @@ def soak(
             if n % 10 == 0:
                 told = len(market.acknowledged)
                 print(f"{n} of {len(plan)} strikes, {told} acknowledged", file=sys.stderr)
-            if crowd.failures:
+            if load.failures:
                 break
-        crowd.end()
-        if crowd.failures:
-            raise LawBroken(f"a client could not go on: {crowd.failures[0]!r}")
-        finish(market, crowd, tally)
-    except LawBroken as broken:
+        load.end()
+        if load.failures:
+            raise InvariantBroken(f"a client could not go on: {load.failures[0]!r}")
+        finish(market, load, tally)
+    except InvariantBroken as broken:
         tally.broken = str(broken)
     finally:
         market.gate.set()
@@ -111,16 +111,16 @@ def soak(
             market.kill()
             with suppress(FedbourseError, AssertionError):
                 market.start()
-        crowd.end()
+        load.end()
         market.kill()
     tally.acknowledged.update(each.kind for each in market.acknowledged)
-    tally.refused = crowd.refused
+    tally.refused = load.refused
     tally.seconds = time.monotonic() - began
     return tally
 
 
 def struck(market: Soaked, server: PostgresServer | None, tally: Tally) -> None:
-    """End the server, or its database's, at this moment; start it again, and check all laws."""
+    """End the server, or its database's, at this moment; start it again, and check it."""
     market.gate.clear()
     under_way = set(market.under_way)
     if server is None:
@@ -131,7 +131,7 @@ def struck(market: Soaked, server: PostgresServer | None, tally: Tally) -> None:
         server.stop(immediate=True)
         tally.stops += 1
         if market.problem("GET", "/v1/health") != (503, "Unreachable"):
-            raise LawBroken("the market does not say that its database is gone")
+            raise InvariantBroken("the market does not say that its database is gone")
         server.start()
     told = len(market.acknowledged)
     records: Records = market.check()
@@ -145,32 +145,30 @@ def struck(market: Soaked, server: PostgresServer | None, tally: Tally) -> None:
     market.gate.set()
 
 
-def finish(market: Soaked, crowd: Crowd, tally: Tally) -> None:
+def finish(market: Soaked, load: Load, tally: Tally) -> None:
     """Let every task come to its end, and verify them all."""
     records = market.check()
     tally.compared += len(market.acknowledged)
     tally.tasks.update(task["state"] for task in records.tables["tasks"])
     tally.transfers = len(records.tables["transfers"])
     if set(tally.tasks) - set(ENDED) - {"draft"}:
-        raise LawBroken(f"tasks did not end: {dict(tally.tasks)}")
-    with market.connection(token=token_of(crowd, market)) as auditor:
+        raise InvariantBroken(f"tasks did not end: {dict(tally.tasks)}")
+    with market.connection(token=token_of(load, market)) as auditor:
         for task in records.tables["tasks"]:
             if task["state"] == "draft":
                 continue
-            checks = verify_task(
-                **market.patiently(lambda id=task["id"]: task_records(auditor, id))
-            )
+            checks = verify_task(**market.patiently(partial(task_records, auditor, task["id"])))
             wrong = [check for check in checks if check.passed is False]
             if wrong:
-                raise LawBroken(f"task {task['id']}: {wrong[0]}")
+                raise InvariantBroken(f"task {task['id']}: {wrong[0]}")
             tally.verified += 1
     if "Traceback" in (market.folder / "log").read_text():
-        raise LawBroken("the server met something unexpected; see its log")
+        raise InvariantBroken("the server met something unexpected; see its log")
 
 
-def token_of(crowd: Crowd, market: Soaked) -> str:
+def token_of(load: Load, market: Soaked) -> str:
     """Return the auditor's token, as it was acknowledged."""
-    (made,) = [each for each in market.acknowledged if each.key.endswith(crowd.auditor.party)]
+    (made,) = [each for each in market.acknowledged if each.key.endswith(load.auditor.party)]
     return str(made.document["token"])
 
 
@@ -182,25 +180,26 @@ def page(tallies: dict[str, Tally], wrong: Tally, options: argparse.Namespace) -
     broken = [t.broken for t in right if t.broken]
     print("# Killed at any moment, a market keeps what it has acknowledged\n")
     print(f"{kills} kills of the server (`kill -9`) and {stops} ends of its PostgreSQL server "
-          f"(immediate mode) at random moments under load:\n{len(broken)} laws broken, 0 of {told} "
-          "acknowledged writes lost. A server made wrong on purpose is caught.\n" if not broken
-          else f"**A law was broken: {broken[0]}**\n")  # fmt: skip
+          f"(immediate mode) at random moments under load:\n{len(broken)} invariants broken, 0 of "
+          f"{told} acknowledged writes lost. A server made wrong on purpose is caught.\n"
+          if not broken
+          else f"**An invariant was broken: {broken[0]}**\n")  # fmt: skip
     print(f"Written by `make soak`. {len(BUYERS)} buyers and {len(OWNERS)} owners, each in a thread"
-          " of its own, deposit, publish tasks, answer, are paid,\ncancel and withdraw over HTTP,"
+          " of its own, deposit, publish tasks, deliver, are paid,\ncancel and withdraw over HTTP,"
           " with deadlines of a few seconds that act meanwhile. At a random moment the server is"
           "\nkilled and started again (or the database is stopped, and the server must say 503 and"
-          " go on by itself). Clients repeat\nwhat was not answered, with the same idempotency key."
+          " go on by itself). Clients repeat\nwhat got no response, with the same idempotency key."
           " After each start all records are read past the market and\ncompared: books sum to zero,"
           " no account is negative, each escrow holds what came in less what went out, each owner"
-          " was\npaid floor(p k/T) for its k answers, logs are unbroken, payouts are handed over"
-          " once, and every write that was ever\nacknowledged is there with the answer that was"
+          " was\npaid floor(p k/T) for its k updates, logs are unbroken, payouts are handed over"
+          " once, and every write that was ever\nacknowledged is there with the response that was"
           " given. At the end every task is verified from its records.\n")  # fmt: skip
     row("database", "kills", "database stopped", "writes under way when struck",
         "of them committed", "strikes with none", "acknowledged writes", "looked up again",
-        "lost", "laws broken", "tasks completed", "cancelled", "tasks verified", "transfers",
+        "lost", "invariants broken", "tasks completed", "cancelled", "tasks verified", "transfers",
         "minutes")  # fmt: skip
     row("---", *["---:"] * 14)
-    for name, t in (*tallies.items(), ("*SQLite, answering before the commit*", wrong)):
+    for name, t in (*tallies.items(), ("*SQLite, responding before the commit*", wrong)):
         row(name, t.kills, t.stops, t.in_flight, t.committed, t.idle,
             sum(t.acknowledged.values()), t.compared, 0 if not t.broken else "some",
             "caught" if t is wrong and t.broken else int(bool(t.broken)),
@@ -211,7 +210,7 @@ def page(tallies: dict[str, Tally], wrong: Tally, options: argparse.Namespace) -
     print(f"\nAcknowledged: {said}. {sum(t.refused for t in right)} requests came too late, or "
           "asked for more than there was, and were refused.")  # fmt: skip
     if wrong.broken:
-        print(f"\nOf the server made wrong on purpose the laws said: *{wrong.broken[:120]}*.")
+        print(f"\nOf the server made wrong on purpose the invariants said: *{wrong.broken[:120]}*.")
     cores = len(os.sched_getaffinity(0))
     print(f"\n{processor()}, {cores} cores, Python {platform.python_version()}, SQLite "
           f"{sqlite3.sqlite_version}, PostgreSQL 18 (fsync off: processes end here, not machines), "
@@ -252,7 +251,7 @@ def main() -> int:
             server=server,
             **each,
         )
-        fault = "answers_before_the_commit"
+        fault = "responds_before_the_commit"
         wrong = soak(forks, folder / "wrong", kills=options.wrong_kills, fault=fault, **each)
     return 0 if page(tallies, wrong, options) else 1
 

@@ -21,23 +21,28 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from spend import processor, row
 
-from databases import PostgresServer
-from e2e import supervised
-from e2e.agent_process import WIRE, read_lines
-from e2e.network import Devices, LawBroken, Network, device_accounts, devices
-from e2e.supervised import Launcher, Supervised, launcher
 from fedbourse import __version__
+from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.e2e import supervised
+from fedbourse.testing.e2e.device_process import WIRE, read_lines
+from fedbourse.testing.e2e.network import (
+    Devices,
+    InvariantBroken,
+    Network,
+    device_accounts,
+    devices,
+)
+from fedbourse.testing.e2e.supervised import Launcher, Supervised, launcher
 
 if TYPE_CHECKING:
-    from e2e.network import Supervisee
+    from fedbourse.testing.e2e.network import Supervisee
 
 OWNERS, DECLINERS, TASKS, ROUNDS = 5, 1, 2, 12
 LIFE_S = (0.02, 0.7)
 """Somebody is killed at a moment between these after the last kill."""
-FAULT = "draws_again_for_a_repeated_question"
+FAULT = "draws_again_for_a_repeated_request"
 
 
 @dataclass
@@ -48,8 +53,8 @@ class Tally:
     server_kills: int = 0
     tasks: int = 0
     sent: int = 0
-    """Answers that left, each time counted."""
-    answers: int = 0
+    """Updates that left, each time counted."""
+    updates: int = 0
     """Different ones among them."""
     receipts: int = 0
     charged: int = 0
@@ -65,7 +70,7 @@ class Tally:
         wire = read_lines(device.path / WIRE)
         sent = [line for line in wire if "receipt" not in line]
         self.sent += len(sent)
-        self.answers += len({(line["task"], line["round"], line["hash"]) for line in sent})
+        self.updates += len({(line["task"], line["round"], line["hash"]) for line in sent})
         for sold in (each for accounts in device_accounts(device).values() for each in accounts):
             self.charged += sold.charged
             spent = sold.charged * Fraction(sold.terms.round_rho) / Fraction(sold.terms.rho)
@@ -116,7 +121,7 @@ def soak(
     market = Supervised(forks[0], folder / "market", database=database)
     share = server_kills / max(1, device_kills + server_kills)
     rng = random.Random(seed)
-    options = {"tally": tally, "rng": rng, "share": share, "fault": fault}
+    options: dict[str, Any] = {"tally": tally, "rng": rng, "share": share, "fault": fault}
     network = Struck(market, forks[1], owners=OWNERS, decliners=DECLINERS, **options)
     try:
         while tally.device_kills < device_kills or tally.server_kills < server_kills:
@@ -129,13 +134,13 @@ def soak(
         records = network.check()
         wrong = network.verified()
         if wrong:
-            raise LawBroken(str(wrong[:3]))
+            raise InvariantBroken(str(wrong[:3]))
         tally.verified = len(network.tasks) * (1 + OWNERS + DECLINERS)
-        tally.receipts = len(records.tables["answers"])
+        tally.receipts = len(records.tables["updates"])
         tally.transfers = len(records.tables["transfers"])
         for device in network.devices:
             tally.add(device)
-    except (LawBroken, supervised.LawBroken) as broken:
+    except (InvariantBroken, supervised.InvariantBroken) as broken:
         tally.broken = str(broken)
     finally:
         network.close()
@@ -153,25 +158,25 @@ def page(tallies: dict[str, Tally], wrong: Tally, options: argparse.Namespace) -
     broken = [t.broken for t in right if t.broken]
     print("# Killed at any moment, neither side of a training loses or gains\n")
     print(f"{device_kills} kills of devices and {server_kills} of the server (`kill -9`) at random "
-          f"moments of live trainings:\n{len(broken)} laws broken. A device made wrong on purpose "
-          f"is {'caught' if wrong.broken else '**not caught**'}.\n")  # fmt: skip
+          f"moments of live trainings:\n{len(broken)} invariants broken. A device made wrong on "
+          f"purpose is {'caught' if wrong.broken else '**not caught**'}.\n")  # fmt: skip
     print(f"Written by `make soak`. {OWNERS} devices, each a process of its own with exact noise, "
           f"sell to {TASKS} tasks of {ROUNDS} rounds at a time over HTTP.\nOne more device "
           "declines whatever is offered, so that each price is discovered again and all others\n"
           "sign twice. At a random moment a device, or the server, is killed and started again; "
           "nobody else is told. After each kill\nboth sides' records are read past them and "
           "compared: no device spent more than its budget, terms that were given up cost\nnothing, "
-          "every answer that left was charged and stored before, a repeated round left with the "
+          "every update that left was charged and stored before, a repeated round left with the "
           "same bytes, every receipt\nthat ever came is at the market, signed terms are reserved, "
-          "owners were paid floor(p k/T) for their k answers and never\ntwice, and the books sum "
+          "owners were paid floor(p k/T) for their k updates and never\ntwice, and the books sum "
           "to zero. At the end every task is verified from its records by the auditor and by each "
           "device.\n")  # fmt: skip
-    row("database", "device kills", "server kills", "tasks completed", "answers sent", "different",
+    row("database", "device kills", "server kills", "tasks completed", "updates sent", "different",
         "receipts", "rounds charged", "most spent / budget", "transfers", "times compared",
-        "verified", "laws broken", "minutes")  # fmt: skip
+        "verified", "invariants broken", "minutes")  # fmt: skip
     row("---", *["---:"] * 13)
     for name, t in (*tallies.items(), ("*SQLite, drawing again for a repeated round*", wrong)):
-        row(name, t.device_kills, t.server_kills, t.tasks, t.sent or "", t.answers or "",
+        row(name, t.device_kills, t.server_kills, t.tasks, t.sent or "", t.updates or "",
             t.receipts or "", t.charged or "", f"{float(t.most_spent):.3f}" if t.charged else "",
             t.transfers or "", t.checks, t.verified or "",
             "caught" if t is wrong and t.broken else int(bool(t.broken)),
@@ -180,7 +185,7 @@ def page(tallies: dict[str, Tally], wrong: Tally, options: argparse.Namespace) -
         "\nRounds charged and never sent are privacy that a kill wasted; they are not sold twice."
     )
     if wrong.broken:
-        print(f"\nOf the device made wrong on purpose the laws said: *{wrong.broken[:120]}*.")
+        print(f"\nOf the device made wrong on purpose the invariants said: *{wrong.broken[:120]}*.")
     cores = len(os.sched_getaffinity(0))
     print(f"\n{processor()}, {cores} cores, Python {platform.python_version()}, SQLite "
           f"{sqlite3.sqlite_version}, PostgreSQL 18 (fsync off: processes end here, not machines), "

@@ -7,14 +7,12 @@ accuracy; `make test` shows it on synthetic data.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from spend import processor, row
 
 from fedbourse import __version__
 from fedbourse.study.pilot import run_pilot_study
-from study.test_trainings import DIGITS, SYNTHETIC
+from fedbourse.testing.study_tasks import DIGITS, SYNTHETIC
 
 GOAL = 0.02
 
@@ -27,7 +25,7 @@ def main() -> int:
     row(*["---"] * 5)
     errors = []
     for task, seeds in ((DIGITS, 12), (SYNTHETIC, 24)):
-        study = run_pilot_study(task, weights="precision", seeds=seeds)
+        study = run_pilot_study(task, aggregation="precision", seeds=seeds)
         errors.append(study.largest_error)
         row(task.data, seeds, len(study.checks), f"{study.largest_error:.4f}", GOAL)
     return 0 if max(errors) <= GOAL else 1

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 LIMIT_MB = 500
 ONCE = "linear, read once"
-"""From an iterator: nobody can look again at a crowd that the threshold cuts through."""
+"""From an iterator: nobody can look again at a bin that the cutoff cuts through."""
 OTHERS = [
     (ONCE, "nearly equal"),
     (ONCE, "70 % take part"),
@@ -36,7 +36,7 @@ OTHERS = [
 def job(shape: str, cost: str, n: int) -> None:
     """Solve one game and print what it took."""
     from fedbourse import equilibrium
-    from scale import chunks
+    from scale import chunks  # type: ignore[attr-defined]
 
     readings = 0
 
@@ -67,9 +67,9 @@ def main() -> None:
     options = parser.parse_args()
     owners = int(options.owners)
     if options.job:
-        job(*options.job, owners)
+        job(*options.job, owners)  # type: ignore[call-arg]
         return
-    from scale import SHAPES
+    from scale import SHAPES  # type: ignore[attr-defined]
 
     print("# A billion owners\n\nWritten by `make soak` (`soak/scale.py`).\n")
     print(

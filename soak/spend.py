@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads should not fork
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from agent.device_process import (
+from fedbourse import __version__
+from fedbourse.testing.device.spend_process import (
     RIGHT,
     WRONG,
     Life,
@@ -30,7 +30,6 @@ from agent.device_process import (
     repeats_and_goes_on,
     start,
 )
-from fedbourse import __version__
 
 ROUNDS = 40
 LONGEST_LIFE_S = 0.05
@@ -125,15 +124,15 @@ def main() -> int:
     print("# Killed at any moment, no device overspends\n")
     print(f"{right.kills} kills (`kill -9`) at random moments, and each time a new start: "
           f"{right.overspent} devices spent more than\ntheir budget, and {right.doubled} rounds "
-          "got a second answer. Devices made wrong on purpose are caught.\n")  # fmt: skip
+          "got a second update. Devices made wrong on purpose are caught.\n")  # fmt: skip
     print("Written by `make soak`. A device works in the order of the first column, on a file of"
           f" its own, for {ROUNDS} rounds that use up\nits budget. After each kill a server either"
-          " repeats the last question and goes on, or asks for every round again about\nanother"
-          " model. What was sent is read from the wire, which remembers all that ever left: every"
-          " different answer costs a\nround's privacy. Rounds charged and not sent are privacy that"
-          " a kill wasted; they are never sold twice.\n")  # fmt: skip
+          " repeats the last round request and goes on, or asks for every round again about"
+          "\nanother model. What was sent is read from the wire, which remembers all that ever"
+          " left: every different update costs a\nround's privacy. Rounds charged and not sent are"
+          " privacy that a kill wasted; they are never sold twice.\n")  # fmt: skip
     row("order", "kills", "restarts", "devices", "rounds sent", "rounds charged",
-        "most spent / budget", "overspent devices", "repeated with another answer")  # fmt: skip
+        "most spent / budget", "overspent devices", "repeated with another update")  # fmt: skip
     row("---", *["---:"] * 8)
     for order, tally in tallies.items():
         name = f"**{order}**" if order == RIGHT else order

@@ -10,7 +10,7 @@ settings.register_profile("fedbourse", deadline=None, suppress_health_check=[Hea
 settings.register_profile("check", settings.get_profile("fedbourse"), max_examples=10)
 settings.load_profile("fedbourse")
 
-pytest_plugins = ["databases", "kinds"]
+pytest_plugins = ["fedbourse.testing.databases", "kinds"]
 _states = count()
 
 

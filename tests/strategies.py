@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from oracles import exact_shares
+from fedbourse.testing.oracles import exact_shares
 
 plain_value = st.floats(0.01, 100.0)
 tied_value = st.integers(1, 12).map(lambda k: k / 10)  # decimal ties such as 0.1, 0.2, 0.3
@@ -29,7 +29,7 @@ all_digits = st.tuples(st.integers(2**52, 2**53 - 1), st.integers(-55, -50)).map
 
 @st.composite
 def near_ties(draw: st.DrawFn) -> list[float]:
-    """Games whose dearest owner stands at the threshold of the others, give or take a digit."""
+    """Games whose highest-value owner stands at the cutoff of the others, give or take a digit."""
     base = draw(st.lists(all_digits, min_size=2, max_size=30))
     shares = exact_shares(base)
     inside = [Fraction(v) for v, share in zip(base, shares, strict=True) if share > 0]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.test_cost_classes import addresses
+
 ROOT = Path(__file__).parents[1]
 SIZE = ["--owners", "2", "--samples", "8", "--features", "5", "--turns", "2"]
 GROWTH = ["--growth-owners", "2", "4", "--growth-shape", "6", "3"]
@@ -125,3 +127,27 @@ def test_the_benchmark_of_a_large_market_has_its_rows() -> None:
         "tick",
         "settle",
     ]
+
+
+def test_the_benchmark_of_pages_asks_for_every_one() -> None:
+    script = str(ROOT / "benchmarks" / "page_costs.py")
+    size = ["--tasks", "5", "--rounds", "4", "--owners", "20", "--transfers", "10", "--runs", "1"]
+    done = subprocess.run(
+        [sys.executable, script, *size],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert re.search(r"The bound of 50 ms is (met|missed)", done.stdout), done.stderr
+    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
+    found = [[cells[0].strip("`"), *cells[1:]] for cells in table[2:]]
+    asked = {(cells[0], cells[1]) for cells in found}
+    assert {route for route, _ in asked} == set(addresses())
+    assert ("/tasks/{task}/report", "stranger") in asked
+    assert ("/v1/tasks/{task}/allocations", "operator") in asked
+    assert ("/v1/tasks/{task}/allocations", "buyer") not in asked
+    kinds = {cells[0]: cells[-1] for cells in found}
+    assert (kinds["/v1/me"], kinds["/v1/tasks/{task}/what-if"]) == ("light", "heavy")

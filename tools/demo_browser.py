@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedbourse.bootstrap.demo_scenes import FINISHED, TRAINING, WAITING
-from fedbourse.wire.connection import Connection
+from fedbourse.demos.market_scenes import FINISHED, TRAINING, WAITING
+from fedbourse.protocol.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

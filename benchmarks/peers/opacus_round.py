@@ -14,6 +14,7 @@ import torch
 from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
 from protocol import CLIP, STEP_SIZE, arguments, noise_scale, records, serve
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from pfl.hyperparam.base import NNTrainHyperParams
 from pfl.model.pytorch import PyTorchModel
 from pfl.privacy.gaussian_mechanism import GaussianMechanism
 from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
+
 from protocol import CLIP, ROUNDS, STEP_SIZE, arguments, noise_scale, records, serve
 
 

@@ -71,7 +71,6 @@ class Refused(FedbourseError):
     http_status = 409
 
     def __init__(self, reason: str, sentence: str) -> None:
-        """Name the rule, and say what was found."""
         super().__init__(sentence)
         self.reason = reason
 
@@ -83,7 +82,7 @@ class AuditFailed(FedbourseError):
     http_status = 409
 
 
-class NotSignedIn(FedbourseError):
+class Unauthenticated(FedbourseError):
     """The request carries no token or signature that the market knows, or one that is too old."""
 
     exit_code = 8
@@ -111,7 +110,7 @@ class Conflict(FedbourseError):
     http_status = 409
 
 
-class Withdrawn(Conflict):
+class LeftTask(Conflict):
     """The owner has withdrawn from the task, and that cannot be taken back."""
 
 
@@ -136,7 +135,14 @@ class Unreachable(FedbourseError):
     http_status = 503
 
 
-class BooksDiffer(FedbourseError):
+class ProtocolError(FedbourseError):
+    """A reply of the market breaks the protocol: not valid, too large, or without an end."""
+
+    exit_code = 16
+    http_status = 502
+
+
+class LedgerMismatch(FedbourseError):
     """A task's records, recomputed, do not say what they should; the report names each line."""
 
     exit_code = 15

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from fedbourse.cli import main
+from fedbourse.encoding.canonical import canonical
 from fedbourse.game import share_at
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey
-from fedbourse.wire.messages import privacy_terms
-from small_card import SMALL_CARD as CARD
+from fedbourse.protocol.connection import Connection
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.tasks.card import TaskCard
+from fedbourse.testing.small_card import SMALL_CARD as CARD
 
 WAIT_S = 60
 
@@ -121,7 +120,7 @@ def paid_in(
 
 
 class Owner:
-    """An owner whose device does by hand what an agent does by itself."""
+    """An owner whose device does by hand what a device program does by itself."""
 
     def __init__(self, shell: Shell, market: Running, name: str) -> None:
         self.party = f"owner:{name}"
@@ -139,29 +138,29 @@ class Owner:
         body = {"tick": task["tick"], "budget": budget, "previous": task["offer"]}
         self.connection.put(f"/v1/tasks/{task['task']}/plan", body)
 
-    def mine(self, task: dict) -> dict:
-        return self.connection.get(f"/v1/tasks/{task['task']}/mine")
+    def participation(self, task: dict) -> dict:
+        return self.connection.get(f"/v1/tasks/{task['task']}/participation")
 
     def decide(self, task: dict, *, accept: bool) -> None:
         path = f"/v1/tasks/{task['task']}"
-        offered = self.mine(task)["terms"]
+        offered = self.participation(task)["terms"]
         body = {"accept": accept, "digest": offered["digest"]}
         if accept:
             body["signature"] = self._key.sign(canonical(offered["terms"]))
         self.connection.post(f"{path}/terms", body)
 
-    def answer(self, task: dict, number: int) -> None:
+    def send_update(self, task: dict, number: int) -> None:
         path = f"/v1/tasks/{task['task']}"
-        asked = {"after": number - 1, "wait": 20}
-        found = self.connection.fetch(f"{path}/query", asked, wait_s=20)
-        assert found.headers["fedbourse-round"] == str(number)
-        budget = self.mine(task)["line"]["budget"]
+        parameters = {"after": number - 1, "wait": 20}
+        response = self.connection.fetch(f"{path}/round-request", parameters, wait_s=20)
+        assert response.headers["fedbourse-round"] == str(number)
+        budget = self.participation(task)["allocation"]["budget"]
         card = TaskCard.of(CARD)
-        scale = privacy_terms(card, task=task["task"], budget=budget).scale
+        scale = card.privacy_terms(task=task["task"], budget=budget).scale
         vector = np.random.default_rng(number).normal(size=card.dimension)
         vector *= scale * np.sqrt(card.dimension) / np.linalg.norm(vector)
         content = vector.astype("<f8").tobytes()
-        self.connection.put_bytes(f"{path}/rounds/{number}/answer", content)
+        self.connection.put_bytes(f"{path}/rounds/{number}/update", content)
 
 
 @contextmanager
@@ -185,7 +184,7 @@ def replied(shell: Shell, name: str, people: dict[Owner, float]) -> dict:
             ticks.add(task["tick"])
             total, reward = task["total_budget"], task["reward_micro"] / 1e6
             for owner, value in people.items():
-                zero_from = owner.mine(task)["interest"]["zero_from"]
+                zero_from = owner.participation(task)["interest"]["zero_from"]
                 if zero_from is None or total < zero_from:  # a zero stands, and is not waited for
                     owner.plan(task, total * share_at(value, total, reward=reward))
         time.sleep(0.05)
@@ -215,7 +214,7 @@ def whole_trade(shell: Shell, buyer: Path, card: Path, people: list[Owner]) -> s
     assert shell.json("task", "train", name, token=buyer)["state"] == "training"
     for number in range(CARD["rounds"]):
         for owner in people[:2]:
-            owner.answer(task, number)
+            owner.send_update(task, number)
     until(lambda: shell.json("task", "show", name)["state"] == "completed")
     return name
 

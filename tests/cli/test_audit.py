@@ -18,8 +18,8 @@ QUICK = ["--rounds", "4", "--samples", "50", "--runs", "400"]
 CAUGHT_BY = {
     "half-sigma": {"too-little-noise", "shape"},
     "low-sigma": {"too-little-noise"},
-    "reused-noise": {"reuse-rounds", "reuse-answers", "repeats"},
-    "reused-between-runs": {"reuse-runs", "reuse-answers", "repeats"},
+    "reused-noise": {"reuse-rounds", "reuse-updates", "repeats"},
+    "reused-between-runs": {"reuse-runs", "reuse-updates", "repeats"},
     "double-sensitivity": {"sensitivity"},
 }
 
@@ -191,8 +191,8 @@ def test_wrong_input_gets_one_sentence(audit, arguments, sentence) -> None:
 def test_wrong_files_get_one_sentence(audit, tmp_path) -> None:
     bad = {
         "absent.npy": (None, "absent.npy: No such file"),
-        "text.npy": (b"1 2 3", "is not a whole .npy or .npz file of numbers"),
-        "empty.npy": (b"", "is not a whole .npy or .npz file of numbers"),
+        "text.npy": (b"1 2 3", "is not a valid .npy or .npz file of numbers"),
+        "empty.npy": (b"", "is not a valid .npy or .npz file of numbers"),
     }
     arrays = {
         "flat.npy": (np.zeros(9), "must hold numbers of shape (runs, rounds, dimension)"),

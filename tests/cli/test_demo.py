@@ -87,22 +87,22 @@ def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", ["0", "0.3", "1"])
-@pytest.mark.parametrize("weights", ["equal", "precision"])
-def test_money_is_conserved_and_budgets_are_kept(demo, dropout, weights) -> None:
-    report = trade(demo, *SMALL, "--dropout", dropout, "--weights", weights)
+@pytest.mark.parametrize("aggregation", ["equal", "precision"])
+def test_money_is_conserved_and_budgets_are_kept(demo, dropout, aggregation) -> None:
+    report = trade(demo, *SMALL, "--dropout", dropout, "--aggregation", aggregation)
     money = report["money"]
     assert money["payments_micro"] == money["reward_micro"] == 1_000_000
     assert money["earned_micro"] + money["fund_micro"] == money["reward_micro"]
     assert money["refunded_micro"] == money["escrow_micro"] == 0
     balances: dict[str, int] = {}
     for line in report["transfers"]:
-        balances[line["source"]] = balances.get(line["source"], 0) - line["amount"]
-        balances[line["target"]] = balances.get(line["target"], 0) + line["amount"]
+        balances[line["debit"]] = balances.get(line["debit"], 0) - line["amount"]
+        balances[line["credit"]] = balances.get(line["credit"], 0) + line["amount"]
     assert sum(balances.values()) == 0
     for owner in report["owners"]:
         assert balances.get(f"owner:{owner['owner']}", 0) == owner["earned_micro"]
-        assert owner["earned_micro"] == owner["payment_micro"] * owner["answered"] // 8
-        assert owner["spent"] == pytest.approx(owner["budget"] * owner["answered"] / 8)
+        assert owner["earned_micro"] == owner["payment_micro"] * owner["delivered"] // 8
+        assert owner["spent"] == pytest.approx(owner["budget"] * owner["delivered"] / 8)
         assert owner["spent"] <= owner["budget"] <= owner["lifetime_cap"]
     assert balances.get("fund", 0) == money["fund_micro"]
     if dropout == "1":
@@ -189,8 +189,11 @@ def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
         (["--model", "forest"], "model must be one of"),
         (["--partition", "unequal:1"], "a card fixes one number of records"),
         (["--partition", "tall"], "scheme must be one of"),
-        (["--weights", "pay"], "--weights"),
-        (["--weight", "1e-9", "--reward", "best"], "no reward pays at a weight of 1e-09"),
+        (["--aggregation", "pay"], "--aggregation"),
+        (
+            ["--accuracy-value", "1e-9", "--reward", "best"],
+            "no reward pays at an accuracy value of 1e-09",
+        ),
     ],
 )
 def test_wrong_input_gets_one_sentence(demo, arguments, sentence) -> None:

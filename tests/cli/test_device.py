@@ -24,12 +24,13 @@ from cli.markets import (
 )
 from epsilon_units import check_epsilon_units
 from fedbourse.cli import main
-from fedbourse.cli.device_chart import chart
-from fedbourse.cli.device_deals import _print_deal
+from fedbourse.cli.device_advise import chart
+from fedbourse.cli.device_deals import deal_facts
+from fedbourse.cli.output import print_blocks
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.zcdp import epsilon
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.incentives import UPFRONT_INCENTIVE
+from fedbourse.protocol.connection import Connection
+from fedbourse.tasks.incentives import UPFRONT_INCENTIVE
 
 ROUNDS = 6
 LAYOUT = {
@@ -226,8 +227,8 @@ def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
         ("--value 1 --lifetime-cap -1", "lifetime_cap must be"),
         ("--value 1 --lifetime-epsilon 1e99", "epsilon must lie between"),
         ("--value 1 --lifetime-epsilon 1 --delta 2", "delta must"),
-        ("--value 1 --lifetime-cap 1 --risk-rounds 0", "risk_rounds must be"),
-        ("--value 1 --lifetime-cap 1 --least-price -1", "least_price must be"),
+        ("--value 1 --lifetime-cap 1 --max-unpaid-rounds 0", "max_unpaid_rounds must be"),
+        ("--value 1 --lifetime-cap 1 --min-price -1", "min_price must be"),
         ("--value 1 --lifetime-cap 1 --only-buyer ann", "this is for buyer:NAME"),
         ("--value 1 --lifetime-cap 1 --data nothing.csv", "nothing.csv cannot be read"),
         ("--value 1 --lifetime-cap 1 --data data.txt", "--data must be a .csv"),
@@ -266,7 +267,7 @@ def test_a_second_folder_over_the_same_data_needs_a_separate_cap(
     assert code == 0
     assert "remembered: another folder over the same data is refused" in out
     code, said = refused(*init, f"{table}:kind", "--folder", tmp_path / "two")
-    assert (code, f"guarded already by the device folder {tmp_path}/one" in said) == (11, True)
+    assert (code, f"already guarded by the device folder {tmp_path}/one" in said) == (11, True)
     assert not (tmp_path / "two").exists()
     code, out, _ = cli(*init, table, "--separate-cap", "--folder", tmp_path / "two")
     assert code == 0
@@ -371,7 +372,7 @@ def test_wrong_budgets_are_refused(world, refused, budgets) -> None:
 
 
 def test_a_chart_uses_the_letters_that_the_terminal_has(world) -> None:
-    from fedbourse.agent import Agent
+    from fedbourse.device import Agent
 
     folder, task = world.device("ann"), world.task()
     with Agent(folder, read_only=True) as agent:
@@ -402,11 +403,11 @@ def test_from_joining_to_the_last_receipt(world, cli) -> None:
     assert done["stopped"] is False
     (deal,) = done["deals"]
     assert (deal["state"], deal["outcome"]) == ("ended", "completed")
-    assert deal["answered"] == deal["receipts"] == ROUNDS
+    assert deal["delivered"] == deal["receipts"] == ROUNDS
     assert deal["earned_micro"] == deal["payment_micro"] == signed[0]["payment_micro"]
     ledger = world("device", "ledger", task, "--folder", ann)
     assert (
-        ledger["deals"][0]["answers"][-1]["receipt"]["receipt"]["earned_micro"]
+        ledger["deals"][0]["updates"][-1]["receipt"]["receipt"]["earned_micro"]
         == (deal["earned_micro"])
     )
     assert ledger["left"] == pytest.approx(5 - deal["spent"])
@@ -430,7 +431,7 @@ def test_the_ledger_composes_tasks_each_with_its_own_number_of_records(world, cl
     for deal in ledger["deals"]:
         sold = PrivacyLoss.of(deal["budget"], samples=deal["samples"])
         assert deal | sold.document() == deal
-        _print_deal(deal)  # what run and join print at their end
+        print_blocks(deal_facts(deal))  # what run and join print at their end
         screen = capsys.readouterr().out
         assert f"which is {sold}" in screen
         check_epsilon_units(screen)
@@ -459,7 +460,7 @@ def test_an_old_copy_of_the_folder_is_found_out(world, refused, cli, tmp_path) -
     code, out, err = cli("device", "verify", task, "--folder", tmp_path / "old")
     assert code == 15
     assert "old copy" in " ".join(out.split())
-    assert "device's answers" in err
+    assert "device's updates" in err
 
 
 def test_what_the_owner_refuses_is_refused_and_remembered(world, refused) -> None:
@@ -493,7 +494,7 @@ def test_upfront_pay_is_joined_only_by_who_accepts_it(world, refused, cli) -> No
     "options",
     ["--budget much", "--budget nan", "--budget 0", "--max-epsilon 0", "--max-epsilon nan"],
 )
-def test_wrong_wishes_are_refused(world, refused, options) -> None:
+def test_wrong_bidding_options_are_refused(world, refused, options) -> None:
     folder, task = world.device("ann"), world.task()
     assert refused("device", "join", task, *options.split(), "--folder", folder)[0] == 2
     assert world("device", "ledger", "--folder", folder)["deals"] == []
@@ -514,35 +515,35 @@ def test_no_more_than_the_largest_epsilon_is_sold(world) -> None:
     assert world("device", "ledger", "--folder", bob)["deals"][0]["value_reported"]
 
 
-def test_an_owner_withdraws_and_its_device_stops_by_itself(world, refused, cli) -> None:
+def test_an_owner_leaves_and_its_device_stops_by_itself(world, refused, cli) -> None:
     ann, bob, cleo = (world.device(name) for name in ("ann", "bob", "cleo"))
     task = world.task()
     for folder in (ann, bob, cleo):
         world("device", "join", task, "--no-wait", "--folder", folder)
     for _ in range(2):
-        deal = world("device", "withdraw", task, "--folder", ann)
+        deal = world("device", "leave", task, "--folder", ann)
         assert (deal["state"], deal["spent"]) == ("declined", 0)
-        assert "withdrawn" in deal["outcome"]
+        assert "left the task" in deal["outcome"]
     code, said = refused("device", "join", task, "--folder", ann)
     assert code == 11
-    assert "you have withdrawn from this task" in said
-    code, out, _ = cli("device", "withdraw", task, "--folder", ann)
+    assert "you have left this task" in said
+    code, out, _ = cli("device", "leave", task, "--folder", ann)
     assert code == 0
-    assert "the owner has withdrawn: nothing was sold" in " ".join(out.split())
+    assert "the owner left the task: nothing was sold" in " ".join(out.split())
     assert world.shell.json("task", "show", task, token=world.buyer)["interested"] == 2
     assert world("device", "run", "--folder", ann)["deals"] == []
     world.announce(task)
     with started(("run", "--folder", bob), ("run", "--folder", cleo)) as running:
         for process in running:
             assert process.wait(timeout=WAIT_S) == 0, process.stderr.read()
-    assert refused("device", "withdraw", task, "--folder", bob)[0] == 11  # it has ended
-    assert refused("device", "withdraw", "f" * 24, "--folder", bob)[0] == 10
+    assert refused("device", "leave", task, "--folder", bob)[0] == 11  # it has ended
+    assert refused("device", "leave", "f" * 24, "--folder", bob)[0] == 10
     (left,) = world("device", "ledger", "--folder", ann)["deals"]
     assert left["state"] == "declined"
     assert left["earned_micro"] == 0
 
 
-def test_a_token_withdraws_for_a_device_that_runs(world) -> None:
+def test_a_token_leaves_for_a_device_that_runs(world) -> None:
     ann, bob, cleo = (world.device(name) for name in ("ann", "bob", "cleo"))
     task = world.task()
     for folder in (ann, bob, cleo):
@@ -557,7 +558,7 @@ def test_a_token_withdraws_for_a_device_that_runs(world) -> None:
         assert running.wait(timeout=WAIT_S) == 0, running.stderr.read()
     (left,) = world("device", "ledger", "--folder", ann)["deals"]
     assert left["state"] == "declined"
-    assert "withdrawn" in left["outcome"]
+    assert "left the task" in left["outcome"]
 
 
 def test_a_task_that_is_not_open_or_not_there_cannot_be_joined(world, refused) -> None:
@@ -588,14 +589,14 @@ def test_run_stops_at_once_loses_nothing_and_goes_on(world, number) -> None:
     assert json.loads(out)["stopped"] is True
     world.announce(task)
     with started(("run", "--folder", ann), ("run", "--folder", bob)) as (first, second):
-        wait_for(first, "answered", 2)
+        wait_for(first, "delivered", 2)
         first.send_signal(number)
         (before,) = json.loads(first.communicate(timeout=WAIT_S)[0])["deals"]
         with started(("run", "--folder", ann)) as (again,):
             (after,) = json.loads(again.communicate(timeout=WAIT_S)[0])["deals"]
         second.communicate(timeout=WAIT_S)
-    assert 2 <= before["answered"] <= ROUNDS
-    assert after["answered"] == after["receipts"] == ROUNDS
+    assert 2 <= before["delivered"] <= ROUNDS
+    assert after["delivered"] == after["receipts"] == ROUNDS
     assert after["earned_micro"] == after["payment_micro"]
 
 

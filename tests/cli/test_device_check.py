@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.malicious_market import CARD, TASK, malicious_market
-from fedbourse.agent import Agent, DeviceSettings
 from fedbourse.cli import main
-from fedbourse.wire.card import TaskCard
+from fedbourse.device import Agent, DeviceSettings
+from fedbourse.tasks.card import TaskCard
+from fedbourse.testing.device.malicious_market import CARD, TASK, malicious_market
 
 LAYOUT = {
     "columns": [{"name": "height", "low": 0, "high": 300}],
@@ -105,7 +105,7 @@ def test_a_recipe_is_checked_as_a_card_is(device, tmp_path: Path) -> None:
         "samples": 50,
         "clip": 1.0,
         "step_size": 1.0,
-        "weights": "equal",
+        "aggregation": "equal",
         "layout": LAYOUT,
     }
     file = tmp_path / "recipe.json"

@@ -8,12 +8,12 @@ import stat
 import pytest
 
 from cli.markets import running_market
-from fedbourse.bootstrap import market_key as in_folder
+from fedbourse.app import market_key as in_folder
 from fedbourse.cli import main
-from fedbourse.errors import Conflict, InvalidFile, NotSignedIn
+from fedbourse.errors import Conflict, InvalidFile, Unauthenticated
+from fedbourse.protocol.connection import Connection
+from fedbourse.protocol.keys import SigningKey
 from fedbourse.storage import SqlStore
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_market_is_served_with_its_new_key_and_followed_from_the_old(tmp_path,
         with Connection(market.url, token=token) as line:  # tokens go on
             assert line.get("/v1/me")["party"] == "operator:main"
         stranger = SigningKey.generate().public
-        with Connection(market.url, market_key=stranger) as line, pytest.raises(NotSignedIn):
+        with Connection(market.url, market_key=stranger) as line, pytest.raises(Unauthenticated):
             line.check_market()
     for path in folder.glob("market*.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -66,7 +66,7 @@ def test_who_is_killed_before_the_files_change_places_goes_on(folder, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(in_folder, "_put_in_place", killed)
+        patch.setattr(in_folder, "_replace_key", killed)
         with pytest.raises(KeyboardInterrupt):
             in_folder.rotate_market_key(folder, url(folder))
     assert SigningKey.load(folder / "market.key").public == old

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.markets import Shell
-from fedbourse.market import buying
+from fedbourse.cli import main
+from fedbourse.encoding.canonical import canonical
+from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.log import next_event
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.protocol.rotation import Rotation, rotate
 from fedbourse.storage import SqlStore
+from fedbourse.testing.trading import BUYER, Trading
 from fedbourse.web.app import create_app
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.keys import SigningKey
-from market.trading import BUYER, Trading
+from web.fixtures import UNHURRIED, Bank
 from web.servers import served
-from web.worlds import UNHURRIED, Bank
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +103,7 @@ def kept(tmp_path, capsys):
 
 
 def happen(trading: Trading, task: str) -> None:
-    trading.do(buying.cancel, BUYER, task, reason="something happened")
+    trading.do(buyer_commands.cancel, BUYER, task, reason="something happened")
 
 
 def test_a_log_that_goes_on_extends_what_was_seen(kept, tmp_path) -> None:
@@ -203,17 +205,17 @@ def test_different_logs_for_different_callers_are_found(kept, tmp_path, capsys) 
     other = tmp_path / "other.db"
     with sqlite3.connect(kept.site.database) as source, sqlite3.connect(other) as copy:
         source.backup(copy)
-    mine, theirs = tmp_path / "mine.json", tmp_path / "theirs.json"
+    participation, theirs = tmp_path / "mine.json", tmp_path / "theirs.json"
     shutil.copy(kept.file, theirs)
-    shutil.copy(kept.file, mine)
+    shutil.copy(kept.file, participation)
     with site(other, capsys, kept.key) as shown_to_others:
         shown_to_others.trading.time_ms += 5
         happen(shown_to_others.trading, first)
         assert shown_to_others.compared("log", "--save-seen", theirs)[1] == 0
     happen(kept.site.trading, first)
-    assert kept.site.compared("log", "--save-seen", mine)[1] == 0
+    assert kept.site.compared("log", "--save-seen", participation)[1] == 0
     kept.differs("rewritten", f"log of {first}", "--seen", theirs)
-    said, code = kept.site.compared("log", "--seen", mine, "--seen", theirs)
+    said, code = kept.site.compared("log", "--seen", participation, "--seen", theirs)
     assert (code, said[f"log of {first}"][:6]) == (15, "forked")
 
 
@@ -225,6 +227,102 @@ def test_another_key_is_found(kept, tmp_path, capsys) -> None:
             assert code == 15
             assert all(each.startswith("signed by another key") for each in said.values())
     assert kept.file.read_bytes() == before  # what differs is not stored
+
+
+def rotated(kept: Kept) -> SigningKey:
+    """Replace the key as an operator does, in the market's folder; return the new one."""
+    folder = kept.site.database.parent
+    if not (folder / "market.key").exists():
+        kept.key.save(folder / "market.key")
+    assert main(["rotate-key", "--folder", str(folder), "--json"]) == 0
+    return SigningKey.load(folder / "market.key")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_heads_of_a_key_that_was_replaced_still_count(kept, capsys, times: int) -> None:
+    first, second, _ = kept.tasks
+    for _ in range(times):
+        new = rotated(kept)
+    with site(kept.site.database, capsys, new) as served_anew:
+        happen(served_anew.trading, first)
+        said, code = served_anew.compared("log", "--seen", kept.file)
+        assert code == 0, said
+        assert said[f"log of {first}"].startswith("extends what was seen: 2 links then, 3 now")
+        assert len(served_anew.asked) == 3 + 1 + 1  # a new link; one look at who took whose place
+        said, code = served_anew.compared(second, "--seen", kept.file, "--save-seen", kept.file)
+        assert code == 0, said
+        signers = {each["head"]["of"]: each["public_key"] for each in heads(kept.file)}
+        assert signers == {"market": new.public, first: kept.key.public, second: new.public}
+        # One file with heads of both keys; nor does a new key let anybody write a new past.
+        assert served_anew.compared("log", "--seen", kept.file)[1] == 0
+        anew = replace(kept, site=served_anew)
+        rewrite(anew, second, said="buyer:somebody")
+        said, code = served_anew.compared("log", "--seen", kept.file)
+        assert (code, said[f"log of {second}"][:9]) == (15, "rewritten")
+
+
+def test_a_key_that_was_replaced_signs_nothing_new(kept, capsys) -> None:
+    new = rotated(kept)
+    with site(kept.site.database, capsys, new) as served_anew:
+        assert served_anew.compared(kept.tasks[0], "--save-seen", kept.file)[1] == 0
+    said, code = kept.site.compared("log", "--seen", kept.file)  # whoever has the old key goes on
+    assert code == 15
+    assert all(each.startswith("signed by another key") for each in said.values())
+
+
+def no_statement(old: SigningKey, new: SigningKey) -> None:
+    return None
+
+
+def unsigned(old: SigningKey, new: SigningKey) -> dict:
+    return asdict(rotate(old, new, at_ms=1)) | {"old_signature": ""}
+
+
+def not_signed_by_the_new(old: SigningKey, new: SigningKey) -> dict:
+    return asdict(rotate(old, new, at_ms=1)) | {"new_signature": "A" * 86}
+
+
+def signed_by_another(old: SigningKey, new: SigningKey) -> dict:
+    other = rotate(SigningKey.generate(), new, at_ms=1)
+    return asdict(rotate(old, new, at_ms=1)) | {"old_signature": other.old_signature}
+
+
+def another_time(old: SigningKey, new: SigningKey) -> dict:
+    return asdict(rotate(old, new, at_ms=1)) | {"at_ms": 2}
+
+
+def of_another_market(old: SigningKey, new: SigningKey) -> dict:
+    return asdict(rotate(SigningKey.generate(), new, at_ms=1))
+
+
+def to_another_key(old: SigningKey, new: SigningKey) -> dict:
+    return asdict(rotate(old, SigningKey.generate(), at_ms=1))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        no_statement,
+        unsigned,
+        not_signed_by_the_new,
+        signed_by_another,
+        another_time,
+        of_another_market,
+        to_another_key,
+    ],
+)
+def test_a_key_that_the_old_one_does_not_vouch_for_is_found(kept, capsys, forged) -> None:
+    new, before = SigningKey.generate(), kept.file.read_bytes()
+    statement = forged(kept.key, new)
+    if statement is not None:
+        with kept.site.trading.store.begin() as tx:
+            tx.add_rotation(Rotation(**statement))
+    with site(kept.site.database, capsys, new) as pretender:
+        for option in ("--seen", "--save-seen"):
+            said, code = pretender.compared("log", option, kept.file)
+            assert code == 15
+            assert all(each.startswith("signed by another key") for each in said.values()), said
+    assert kept.file.read_bytes() == before
 
 
 def test_a_file_that_was_changed_is_refused(kept, tmp_path) -> None:

@@ -17,9 +17,8 @@ from cli.markets import (
     running_market,
     until,
 )
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.messages import privacy_terms
+from fedbourse.protocol.connection import Connection
+from fedbourse.tasks.card import TaskCard
 
 ROUNDS = 12
 ANSWERING = ("ann", "bob", "cy")
@@ -31,17 +30,17 @@ def train(url, owner, task, failed):
     card = TaskCard.of(CARD)
     rng = np.random.default_rng(sum(owner.party.encode()))
     try:
-        budget = owner.connection.get(f"{path}/mine")["line"]["budget"]
-        scale = privacy_terms(card, task=task, budget=budget).scale
+        budget = owner.connection.get(f"{path}/participation")["allocation"]["budget"]
+        scale = card.privacy_terms(task=task, budget=budget).scale
         while after < ROUNDS - 1:
             with Connection(url, key=owner._key) as one, Connection(url, key=owner._key) as two:
                 asked = {"after": after, "wait": 10}
-                found = one.fetch(f"{path}/query", asked, wait_s=10)
+                found = one.fetch(f"{path}/round-request", asked, wait_s=10)
                 if found.status == 204:
                     continue
                 after = int(found.headers["fedbourse-round"])
                 vector = rng.normal(0, scale, card.dimension)
-                two.put_bytes(f"{path}/rounds/{after}/answer", vector.astype("<f4").tobytes())
+                two.put_bytes(f"{path}/rounds/{after}/update", vector.astype("<f4").tobytes())
     except Exception as error:
         failed.append(error)
 
@@ -80,16 +79,21 @@ def test_several_workers_serve_one_training_to_its_end(postgresql, tmp_path, cap
                 device.join()
             assert failed == []
             until(lambda: shell.json("task", "show", name)["state"] == "completed")
-            paid = [owner.connection.get(f"/v1/tasks/{name}/mine")["line"] for owner in people[:-1]]
+            paid = [
+                owner.connection.get(f"/v1/tasks/{name}/participation")["allocation"]
+                for owner in people[:-1]
+            ]
         assert [line["earned_micro"] for line in paid] == [line["payment_micro"] for line in paid]
         assert sum(line["earned_micro"] for line in paid) == CARD["reward"] * 1_000_000
-        drift = shell.json("task", "drift", name, token=kay)
-        assert [each["answers"] for each in drift["devices"]] == [ROUNDS] * 2
-        assert [each["flags"] for each in drift["devices"]] == [[]] * 2
-        code, out, _ = shell("task", "drift", name, token=kay)
+        monitoring = shell.json("task", "monitoring", name, token=kay)
+        assert [each["updates"] for each in monitoring["devices"]] == [ROUNDS] * 2
+        assert [each["flags"] for each in monitoring["devices"]] == [[]] * 2
+        code, out, _ = shell("task", "monitoring", name, token=kay)
         assert code == 0
         assert "owner:ann" in out
         assert "Pure noise of the right size passes" in " ".join(out.split())
-        assert shell.refused("task", "drift", name, token=acme)[0] == 9  # the buyer sees totals
+        assert (
+            shell.refused("task", "monitoring", name, token=acme)[0] == 9
+        )  # the buyer sees totals
         checks = shell.json("verify", name, token=kay)["checks"]
         assert [c for c in checks if c["passed"] is False] == []

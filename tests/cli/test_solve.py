@@ -76,13 +76,13 @@ def test_the_json_document_is_complete_and_in_full_precision(run) -> None:
     for key in (
         "reward",
         "participants",
-        "threshold",
+        "cutoff",
         "total_budget",
         "server_utility",
         "accuracy",
     ):
         assert key in document
-    assert document["threshold"] == known.threshold
+    assert document["cutoff"] == known.cutoff
     assert document["regret"] == known.regret
     for i, owner in enumerate(document["owners"]):
         assert owner == {
@@ -187,7 +187,7 @@ def test_other_options_reach_the_game(run) -> None:
     code, out, _ = run(
         "solve", "--values", written("txt"), "--entry-cost", "0.001", "--caps", "0.05",
         "--samples", "m.txt", "--pay-for", "information", "--ceiling", "0.9", "--chance", "0.1",
-        "--weight", "50", "--json",
+        "--accuracy-value", "50", "--json",
     )  # fmt: skip
     document = json.loads(out)
     assert code == 0
@@ -196,7 +196,7 @@ def test_other_options_reach_the_game(run) -> None:
 
 
 def test_where_no_reward_pays_the_reason_is_printed(run) -> None:
-    code, out, _ = run("solve", "--values", written("txt"), "--weight", "0.001")
+    code, out, _ = run("solve", "--values", written("txt"), "--accuracy-value", "0.001")
     assert code == 0
     assert "no reward pays" in out
     assert "0 of 4 owners" in out
@@ -213,7 +213,7 @@ BAD = {
     "one owner": (["--uniform", "1:5", "--owners", "1"], "owners must be .* at least 2; found 1"),
     "owners a word": (["--uniform", "1:5", "--owners", "many"], 'Invalid value .*"many"'),
     "no such file": (["--values", "gone.csv"], "gone.csv cannot be read: No such file"),
-    "no such folder": (["--values", "nope"], "nope does not exist; what is read must end in one"),
+    "no such folder": (["--values", "nope"], "nope does not exist; give a file that ends in one"),
     "no such folder's column": (["--values", "nope:nu"], "nope does not exist"),
     "a folder": (["--values", "folder.csv"], "folder.csv must hold .parquet, .* found none"),
     "a glob of nothing": (["--values", "x*.csv"], "x.*csv must match .* it matches none"),
@@ -227,22 +227,22 @@ BAD = {
     "information in chunks": (["--values", "folder", "--pay-for", "information"], "--pay-for inf"),
     "a cost at 0": (["--values", "folder", "--cost", "paper-exponential"], "--cost paper-exp"),
     "a search in chunks": (["--values", "folder", "--cost", "exponential"], "--reward best with"),
-    "an ending": (["--values", "values.xlsx"], "must end in one of .csv, .parquet, .npy, .txt"),
+    "an ending": (["--values", "values.xlsx"], "ends in one of .csv, .parquet, .npy, .txt"),
     "an empty file": (["--values", "empty.csv"], "empty.csv is empty"),
-    "a word in text": (["--values", "word.txt"], "word.txt, line 2: 'abc' is no number"),
-    "a word in a table": (["--values", "word.csv"], "column value, row 1: 'abc' is no number"),
+    "a word in text": (["--values", "word.txt"], "word.txt, line 2: 'abc' is not a number"),
+    "a word in a table": (["--values", "word.csv"], "column value, row 1: 'abc' is not a number"),
     "an empty cell": (["--values", "hole.csv:value"], "column value, row 1: the cell is empty"),
     "not utf-8": (["--values", "latin.txt"], "latin.txt is not UTF-8 text: byte 2"),
-    "truncated npy": (["--values", "cut.npy"], "cut.npy is not a whole .npy file"),
-    "truncated parquet": (["--values", "cut.parquet"], "cut.parquet is not a whole .parquet file"),
-    "pickled npy": (["--values", "pickle.npy"], "pickle.npy is not a whole .npy file of numbers"),
-    "ragged csv": (["--values", "ragged.csv:a"], "ragged.csv is not a whole .csv file"),
-    "which column": (["--values", "two.csv"], "has the columns a, b; say which one"),
+    "truncated npy": (["--values", "cut.npy"], "cut.npy is not a valid .npy file"),
+    "truncated parquet": (["--values", "cut.parquet"], "cut.parquet is not a valid .parquet file"),
+    "pickled npy": (["--values", "pickle.npy"], "pickle.npy is not a valid .npy file of numbers"),
+    "ragged csv": (["--values", "ragged.csv:a"], "ragged.csv is not a valid .csv file"),
+    "which column": (["--values", "two.csv"], "has the columns a, b; name one"),
     "no such column": (["--values", "two.csv:c"], "must have one column 'c'; it has a, b"),
     "column of text": (["--values", "values.txt:c"], "has no named columns"),
-    "a damaged table": (["--values", "damaged.parquet"], "damaged.parquet is not a whole"),
+    "a damaged table": (["--values", "damaged.parquet"], "damaged.parquet is not a valid"),
     "a foreign header": (["--values", "foreign.csv:a"], "foreign.csv"),
-    "half an archive": (["--values", "archive.npy"], "archive.npy is not a whole .npy file"),
+    "half an archive": (["--values", "archive.npy"], "archive.npy is not a valid .npy file"),
     "a hole in a column": (["--values", "gap.csv"], "row 1: the cell is empty"),
     "half an owner": (["--uniform", "1:5", "--owners", "2.5"], "owners must be a whole number"),
     "too many owners": (["--uniform", "1:5", "--owners", "1e21"], "at most 1e10; found 1e.21"),
@@ -250,7 +250,7 @@ BAD = {
     "no noise": (["--values", "values.txt", "--step-size", "1e-200"], "between 1e-290 and 1e290"),
     "only a header": (["--values", "head.csv"], "head.csv has no rows"),
     "nan in a table": (["--values", "nan.csv"], r"values\[1\] must be .* found nan"),
-    "a decimal comma": (["--values", "comma.txt"], "line 1: '1,5' is no number"),
+    "a decimal comma": (["--values", "comma.txt"], "line 1: '1,5' is not a number"),
     "binary input": (["--values", "noise.csv"], "noise.csv"),
     "twice the same column": (["--values", "twice.csv:a"], "must have one column 'a'"),
     "nan": (["--values", "nan.txt"], r"values\[1\] must be a finite number above 0; found nan"),
@@ -259,7 +259,7 @@ BAD = {
     "reward a word": (["--values", "values.txt", "--reward", "lots"], "or best; found 'lots'"),
     "reward 0": (["--values", "values.txt", "--reward", "0"], "reward must be .* above 0; found 0"),
     "reward nan": (["--values", "values.txt", "--reward", "nan"], "reward must be .* found nan"),
-    "weight": (["--values", "values.txt", "--weight", "-1"], "weight must be .* above 0; found -1"),
+    "accuracy": (["--values", "values.txt", "--accuracy-value", "-1"], "above 0; found -1"),
     "cost": (["--values", "values.txt", "--cost", "cubic"], "cubic"),
     "samples": (["--values", "values.txt", "--samples", "few"], "samples must be a number or FILE"),
     "records of others": (["--values", "values.txt", "--samples", "zero.txt"], "samples"),
@@ -338,10 +338,10 @@ def test_a_folder_gives_the_same_game_with_file_and_row(run, folder, reward, cos
     for key in ("reward", "total_budget", "server_utility", "accuracy", "participants"):
         assert found[key] == pytest.approx(known[key], rel=1e-9)
     assert found["unlisted"] == ""
-    for mine, owner in zip(found["owners"], known["owners"], strict=True):
-        where = mine.pop("file"), mine.pop("row")
+    for participation, owner in zip(found["owners"], known["owners"], strict=True):
+        where = participation.pop("file"), participation.pop("row")
         assert where == (f"{owner['index'] // 2}.parquet", owner["index"] % 2)
-        assert mine == pytest.approx(owner, rel=1e-9)
+        assert participation == pytest.approx(owner, rel=1e-9)
 
 
 def test_a_reward_given_for_the_exponential_cost_of_a_folder(run, folder) -> None:
@@ -368,7 +368,7 @@ def test_the_table_shows_file_and_row_or_names(run, folder) -> None:
 
 
 def test_where_no_reward_pays_in_a_folder(run, folder) -> None:
-    code, out, _ = run("solve", "--values", folder, "--weight", "0.001")
+    code, out, _ = run("solve", "--values", folder, "--accuracy-value", "0.001")
     assert code == 0
     assert "no reward pays" in out
     assert "0 of 4 owners" in out

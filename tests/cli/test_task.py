@@ -20,8 +20,8 @@ from cli.markets import (
     whole_trade,
 )
 from fedbourse.cli import main
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
+from fedbourse.tasks.card import TaskCard
+from fedbourse.tasks.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_an_example_card_has_the_rules_that_were_asked_for(rule, tmp_path, capsy
 
 def test_a_buyer_asks_what_rewards_would_buy(shell, market, acme, tmp_path) -> None:
     file = tmp_path / "assuming.json"
-    file.write_text(json.dumps(CARD | {"assumptions": {"weight": 20.0}}))
+    file.write_text(json.dumps(CARD | {"assumptions": {"accuracy_value": 20.0}}))
     draft = shell.json("task", "create", file, token=acme)["task"]
     asked = ("task", "what-if", draft, "--rewards", "1:20:20", "--owners", "500")
     found = shell.json(*asked, token=acme)
@@ -332,10 +332,10 @@ def test_words_of_strangers_cannot_command_a_terminal(shell, acme, tmp_path) -> 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not valid JSON"),
         (b"\xff", "UTF-8"),
         (b"[]", "a card must be an object"),
-        (b"{}", "a card needs goal, data"),
+        (b"{}", "a card needs data, model"),
         (json.dumps(CARD | {"colour": 1}).encode(), "a card has no item 'colour'"),
         (json.dumps(CARD | {"rounds": 0}).encode(), "rounds must be"),
         (json.dumps(CARD | {"reward": "much"}).encode(), "reward must be"),

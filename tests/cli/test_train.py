@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbourse.agent import DeviceFolder, DeviceSettings
-from fedbourse.bootstrap.flower_device import FlowerDevice
-from fedbourse.bootstrap.train_job import Job, Member, key_bytes, read_roster
-from fedbourse.bootstrap.train_recipe import Recipe
 from fedbourse.cli import main
+from fedbourse.device import DeviceFolder, DeviceSettings
 from fedbourse.errors import InvalidFile, InvalidInput
+from fedbourse.flower.device import FlowerDevice
+from fedbourse.flower.job import Job, Member, key_bytes, read_roster
+from fedbourse.flower.recipe import Recipe
 
 TINY = ["train", "--data", "synthetic:d=5,n=1000", "--samples", "50", "--rounds", "3"]
 
@@ -39,7 +39,7 @@ def test_one_document_on_stdout_and_a_line_a_round_on_stderr(
     assert code == 0
     assert document["model_file"] == str(out)
     assert document["noise"] == "exact"
-    assert [line["answered"] for line in document["owners"]] == [3, 3]
+    assert [line["delivered"] for line in document["owners"]] == [3, 3]
     assert [line["spent_rho"] for line in document["owners"]] == pytest.approx([0.5, 1.0])
     assert [line.split(":")[0] for line in stderr.splitlines()] == [
         "round 1/3",
@@ -135,7 +135,7 @@ def test_an_owner_agrees_on_its_own_machine(
     device = FlowerDevice(path / "device")
     assert [account.committed for account in device.accounts()] == [0.75]
     body = np.zeros(3).tobytes()
-    answer = device.answer(task=recipe.task, terms=line.terms, round=0, model=body)
+    answer = device.update(task=recipe.task, terms=line.terms, round=0, model=body)
     assert len(answer) == 24
     assert main([*agree, "--budget", "0.75"]) == 0  # nothing changes
     assert [account.charged for account in device.accounts()] == [1]
@@ -150,7 +150,7 @@ def test_data_that_another_device_guards_cannot_be_agreed_to_without_a_separate_
     again = [str(path / "other") if part == str(path / "device") else part for part in agree]
     capsys.readouterr()
     assert main([*again, "--budget", "0.5"]) == 11
-    assert f"guarded already by the device folder {path}/device" in capsys.readouterr().err
+    assert f"already guarded by the device folder {path}/device" in capsys.readouterr().err
     assert FlowerDevice(path / "other").accounts() == []
     assert main([*again, "--budget", "0.5", "--separate-cap"]) == 0
     assert main([*again, "--budget", "0.5"]) == 0  # it was said before
@@ -180,7 +180,7 @@ def test_what_an_owner_tells_the_buyer_does_not_depend_on_its_records(
     fit = 2 if rows.startswith("1,2,0") else 0
     assert f"{fit} of {rows.count(chr(10))} records fit" in printed.err
     assert "stays on this machine" in printed.err
-    answer = FlowerDevice(path / "device").answer(
+    answer = FlowerDevice(path / "device").update(
         task=recipe.task, terms=recipe.terms(0.75).digest, round=0, model=np.zeros(3).tobytes()
     )
     assert len(answer) == 24

@@ -38,7 +38,7 @@ def test_accuracy_writes_figure_cells_and_errors(run, tmp_path) -> None:
     with (folder / "cells.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 8
-    assert {row["weights"] for row in rows} == {"equal", "precision"}
+    assert {row["aggregation"] for row in rows} == {"equal", "precision"}
     first = {file.name: file.read_bytes() for file in folder.iterdir()}
     code, out, _ = run(*arguments, "--json")
     assert code == 0
@@ -52,19 +52,19 @@ def test_calibrate_prints_a_model_that_solve_takes(run, capsys) -> None:
     used = out.split("use it: fedbourse ")[1].split()
     assert used[-4:] == ["--uniform", "1:5", "--owners", "15"]
     assert main(used) == 0
-    assert f"{'accuracy':>16}" in capsys.readouterr().out
-    code, out, _ = run("calibrate", *TASK, "--seeds", "2", "--weights", "equal", "--json")
+    assert "  accuracy  " in capsys.readouterr().out
+    code, out, _ = run("calibrate", *TASK, "--seeds", "2", "--aggregation", "equal", "--json")
     document = json.loads(out)
     assert document["fit"]["accuracy"]["model"] == "averaged"
     assert document["largest_error"] == max(abs(c["error"]) for c in document["checks"])
 
 
 def test_weights_compares_both_weightings_on_three_federations(run) -> None:
-    code, out, _ = run("weights", *TASK, "--seeds", "2", "--json")
+    code, out, _ = run("aggregation", *TASK, "--seeds", "2", "--json")
     assert code == 0
     rows = json.loads(out)["rows"]
-    assert len({(r["partition"], r["factor"], r["weights"]) for r in rows}) == 12
-    code, out, _ = run("weights", *TASK, "--seeds", "2")
+    assert len({(r["partition"], r["factor"], r["aggregation"]) for r in rows}) == 12
+    code, out, _ = run("aggregation", *TASK, "--seeds", "2")
     assert "dirichlet:0.1" in out
 
 
@@ -77,8 +77,8 @@ def test_weights_compares_both_weightings_on_three_federations(run) -> None:
         (["calibrate", "--owners", "1"], "owners must be"),
         (["calibrate", "--data", "nothing"], "data must be one of"),
         (["calibrate", "--step-size", "0"], "step_size must be"),
-        (["weights", "--rounds", "0.5"], "rounds must be"),
-        (["weights", "--data", "synthetic:n=50", "--samples", "900"], "records"),
+        (["aggregation", "--rounds", "0.5"], "rounds must be"),
+        (["aggregation", "--data", "synthetic:n=50", "--samples", "900"], "records"),
     ],
 )
 def test_wrong_input_gets_one_sentence(run, arguments, sentence, tmp_path) -> None:

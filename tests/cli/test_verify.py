@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.markets import CARD, Shell, new_token, owners, paid_in, running_market, whole_trade
-from fedbourse.wire.connection import Connection
+from fedbourse.protocol.connection import Connection
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_an_owner_recomputes_its_own_line_and_a_stranger_the_log(
     shell, market, trade, tmp_path
 ) -> None:
     own = checks(shell, trade, new_token(shell, market, "owner:ann", tmp_path))
-    assert {own["own line"], own["own payment"], own["own earnings"]} == {True}
+    assert {own["own allocation"], own["own payment"], own["own earnings"]} == {True}
     stranger = checks(shell, trade)
     assert False not in [*own.values(), *stranger.values()]
     assert list(stranger.values()).count(None) >= 5
@@ -77,9 +77,9 @@ def test_what_differs_is_named_and_ends_with_15(shell, market, trade, monkeypatc
             found[-1]["amount"] += 1
         if what == items == "events":
             settled = next(event for event in found if event["kind"] == "settled")
-            settled["body"]["lines"] += 1
+            settled["body"]["allocations"] += 1
         if what == items == "owners":
-            found[0]["line"]["payment_micro"] += 1
+            found[0]["allocation"]["payment_micro"] += 1
         return iter(found)
 
     monkeypatch.setattr(Connection, "pages", forged)

@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dashboard.town import Town
-from databases import fresh_url
+from dashboard.fixtures import Town
 from fedbourse.dashboard.pages import POLICY
 from fedbourse.storage import SqlStore
+from fedbourse.testing.databases import fresh_url
 from web.clients import TestClient
+from web.fixtures import whole_world
 from web.servers import served
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +41,19 @@ SIZES = {"phone": {"width": 360, "height": 780}, "desktop": {"width": 1280, "hei
 
 @pytest.fixture
 def town(request):
-    """A market of the test's own, on SQLite."""
-    with fresh_url("sqlite", request) as url, SqlStore(url) as store:
-        yield Town(store)
+    """A market of the test's own, on SQLite; with a task in every state if it uses ``whole``."""
+    if "whole" in request.fixturenames:
+        with whole_world("sqlite", request, of=Town) as made:
+            yield made
+    else:
+        with fresh_url("sqlite", request) as url, SqlStore(url) as store:
+            yield Town(store)
+
+
+@pytest.fixture
+def whole(town):
+    """Let the market of the test have a task in every state."""
+    return town
 
 
 @pytest.fixture
@@ -209,7 +220,7 @@ def looked_at(visitor, axe, pytestconfig):
     """
     pictures = pytestconfig.getoption("pictures")
 
-    def look(path, name, *, who=None, ready=lambda page: None, expect=()):
+    def check(path, name, *, who=None, ready=lambda page: None, expect=()):
         for size in SIZES:
             page = visitor(size, who=who)
             for pattern in expect:
@@ -226,4 +237,4 @@ def looked_at(visitor, axe, pytestconfig):
                     path_of = SCREENSHOTS / f"{name}-{size}-{scheme}.png"
                     page.screenshot(path=path_of, full_page=True)
 
-    return look
+    return check

@@ -7,29 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from fedbourse.market import buying
-from fedbourse.market.task import State
-from market.trading import BUYER
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.records import State
+from fedbourse.testing.trading import BUYER
 
 
-def answered(page):
+def delivered(page):
     """Wait until the what-if has answered what is typed now."""
-    page.locator("#what-if-answer:not(.old) .took").wait_for()
+    page.locator("#what-if-result:not(.old) .took").wait_for()
 
 
 def takers(page):
-    return page.locator("#what-if-answer .facts b").first.inner_text()
+    return page.locator("#what-if-result .facts b").first.inner_text()
 
 
 def said(page):
     """Return the answer, but how long it took."""
-    return page.locator("#what-if-answer").inner_text().partition("Computed")[0]
+    return page.locator("#what-if-result").inner_text().partition("Computed")[0]
 
 
 def moved(page, before):
     """Wait until the answer is another one."""
-    look = "document.querySelector('#what-if-answer').innerText.split('Computed')[0]"
-    page.wait_for_function(f"(before) => {look} !== before", arg=before)
+    shown = "document.querySelector('#what-if-result').innerText.split('Computed')[0]"
+    page.wait_for_function(f"(before) => {shown} !== before", arg=before)
 
 
 def fill(page, label, text):
@@ -42,7 +42,7 @@ def fill(page, label, text):
 def new_task(visitor, town):
     page = visitor(who=town.buyer)
     page.goto("/buy/new")
-    answered(page)
+    delivered(page)
     return page
 
 
@@ -62,12 +62,11 @@ def test_a_what_if_that_came_too_fast_is_asked_again(new_task):
     fill(page, "Total reward (R)", "20")
     assert "reward=20" in refused[0]
     moved(page, before)
-    answered(page)
+    delivered(page)
     assert page.locator("#what-if-error").is_hidden()
 
 
-def test_a_buyers_page_is_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_a_buyers_page_is_readable_by_everybody(looked_at, town, whole):
     looked_at("/buy", "buy", who=town.buyer)
 
 
@@ -76,7 +75,7 @@ def test_a_buyer_without_tasks_is_shown_the_way(looked_at, town):
 
 
 def test_a_new_task_is_readable_by_everybody(looked_at, town):
-    looked_at("/buy/new", "buy-new", who=town.buyer, ready=answered)
+    looked_at("/buy/new", "buy-new", who=town.buyer, ready=delivered)
 
 
 def test_what_is_wrong_with_a_new_task_is_readable_by_everybody(looked_at, town):
@@ -107,7 +106,7 @@ def test_a_step_is_readable_by_everybody(looked_at, town, state, step):
 
 def test_the_risk_of_upfront_pay_is_readable_by_everybody(looked_at, town):
     card = replace(town.draft.card, vesting="upfront")
-    task = town.trading.do(buying.create, BUYER, card).id
+    task = town.trading.do(buyer_commands.create, BUYER, card).id
     looked_at(f"/tasks/{task}/steps/open", "step-open-upfront", who=town.buyer)
 
 
@@ -124,7 +123,7 @@ def test_training_is_started_when_everybody_has_signed(visitor, town):
     page.get_by_text("This ends the time for review").wait_for()
     page.get_by_text("No money moves").wait_for()
     page.get_by_role("button", name="Start training").click()
-    page.get_by_text("devices answer round by round").first.wait_for()
+    page.get_by_text("devices send updates round by round").first.wait_for()
     assert town.trading.task(task.id).state is State.TRAINING
     assert town.trading.balance(BUYER.party) == before
     page.goto("/buy")
@@ -140,9 +139,9 @@ def test_a_buyers_own_task_is_readable_by_everybody(looked_at, town, state):
 
 def test_numbers_move_with_the_reward(new_task):
     page = new_task
-    row = page.locator("#what-if-answer tbody tr.chosen td")
+    row = page.locator("#what-if-result tbody tr.chosen td")
     accuracy, before = row.first.inner_text(), said(page)
-    pay = page.locator("#what-if-answer table").nth(1).locator("td").nth(1)
+    pay = page.locator("#what-if-result table").nth(1).locator("td").nth(1)
     earned = float(pay.inner_text())
     fill(page, "Total reward (R)", "20")
     moved(page, before)
@@ -168,7 +167,7 @@ def test_the_slider_and_the_number_follow_each_other(new_task):
         ("Rounds (T)", "5000"),
         ("Clip (L)", "20"),
         ("Accuracy of guessing", "0.1"),
-        ("Weight", "300"),
+        ("Accuracy value", "300"),
         ("Highest value", "1.01"),
         ("Or paste a sample of values", "1 1 1 2 2 9"),
     ],
@@ -228,7 +227,7 @@ def test_the_best_reward_is_taken_over(new_task):
     page = new_task
     with page.expect_response("**/buy/what-if"):
         page.get_by_role("button", name="Use R*").click()
-    best = page.locator("#what-if-answer tr.chosen td").last.inner_text()
+    best = page.locator("#what-if-result tr.chosen td").last.inner_text()
     reward = page.get_by_label("Total reward (R)", exact=True).input_value()
     assert float(reward) == pytest.approx(float(best), rel=0.01)
 
@@ -238,7 +237,7 @@ def test_a_market_that_is_away_is_said(new_task):
     page.watch.expect("ERR_FAILED")
     page.route("**/buy/what-if", lambda route: route.abort())
     page.get_by_label("Owners", exact=True).fill("50")
-    page.get_by_text("does not answer right now").wait_for()
+    page.get_by_text("does not respond right now").wait_for()
     page.unroute("**/buy/what-if")
     fill(page, "Owners", "51")
     page.get_by_text("for 51 owners").wait_for()
@@ -258,7 +257,7 @@ def test_a_task_is_written_without_scripts(visitor, town):
 
 
 def test_a_task_is_cancelled_by_keyboard_alone(visitor, town):
-    task = town.trading.do(buying.create, BUYER, town.draft.card)
+    task = town.trading.do(buyer_commands.create, BUYER, town.draft.card)
     page = visitor(who=town.buyer)
     page.goto(f"/tasks/{task.id}")
     page.get_by_role("link", name="Cancel the task").focus()

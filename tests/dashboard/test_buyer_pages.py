@@ -12,21 +12,24 @@ from dataclasses import replace
 import pytest
 
 from fedbourse.dashboard.card_form import STARTS, card_in
+from fedbourse.dashboard.formatting import credits
 from fedbourse.dashboard.forms import InvalidForm
-from fedbourse.dashboard.step_commands import STEPS
-from fedbourse.dashboard.what_if import answer, supposed_in
-from fedbourse.dashboard.words import credits
+from fedbourse.dashboard.steps import STEPS
+from fedbourse.dashboard.what_if import predict, supposed_in
 from fedbourse.game import equilibrium
-from fedbourse.market import buying, price_discovery, selling
+from fedbourse.market import price_discovery
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.lifecycle import LIFE, Command
-from fedbourse.market.task import State
+from fedbourse.market.records import State
+from fedbourse.market.views import View
+from fedbourse.tasks.card import Deadlines
+from fedbourse.tasks.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE, incentive
+from fedbourse.testing.trading import BUYER
 from fedbourse.units import micro_credits
 from fedbourse.web.heavy import HeavyWork
 from fedbourse.web.limits import Buckets
-from fedbourse.wire.card import Deadlines
-from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE, incentive
-from market.trading import BUYER
-from web.worlds import CREDITS, STATES, dump
+from web.fixtures import CREDITS, STATES, dump
 
 FILLED = STARTS | {"goal": "Tell cats from dogs", "data": "A photograph."}
 
@@ -101,8 +104,7 @@ def test_the_escrow_is_shown_to_its_buyer_and_not_to_strangers(client, town):
         assert 'In escrow: <b id="in-escrow">10</b>' in client.get(each).text
 
 
-def test_no_page_tells_a_buyer_what_an_owner_said(client, town):
-    town.whole()
+def test_no_page_tells_a_buyer_what_an_owner_said(client, town, whole):
     hidden_from_all = town.secrets_of("nobody")
     signed_in(client, town)
     paths = ["/buy", "/buy/new"]
@@ -126,7 +128,7 @@ def test_no_page_changes_with_a_single_answer(client, town):
     signed_in(client, town)
     before = {each: plain(client.get(each).text) for each in paths}
     for owner in town.owners:
-        town.trading.answer(owner, task)
+        town.trading.update(owner, task)
         for each in paths:
             assert plain(client.get(each).text) == before[each], each
         assert post(client, town, f"{path}/verify").status_code == 200
@@ -138,7 +140,7 @@ def test_no_page_changes_with_a_single_answer(client, town):
 def test_a_training_that_is_cancelled_says_of_when_its_money_is(client, town):
     task = town.training.id
     before = town.trading.balance(BUYER.party)
-    town.trading.answer(town.owners[0], town.training)
+    town.trading.update(town.owners[0], town.training)
     left = town.trading.balance(f"escrow:{task}")
     signed_in(client, town, town.people["operator"])
     said = client.get(f"/tasks/{task}/steps/cancel").text
@@ -156,8 +158,7 @@ def test_a_training_that_is_cancelled_says_of_when_its_money_is(client, town):
 # -- money and tasks ---------------------------------------------------------------------------
 
 
-def test_a_buyer_sees_its_money_and_its_tasks(client, town):
-    town.whole()
+def test_a_buyer_sees_its_money_and_its_tasks(client, town, whole):
     signed_in(client, town)
     text = client.get("/buy").text
     for name in STATES:
@@ -171,9 +172,9 @@ def test_a_buyer_sees_its_money_and_its_tasks(client, town):
 def test_a_buyer_sees_what_went_to_owners_and_what_to_the_fund(client, town):
     task = town.trading.in_training(town.owners, rounds=1)
     for owner in town.owners[1:]:
-        town.trading.answer(owner, task)
+        town.trading.update(owner, task)
     town.trading.wait(task.card.deadlines.round_s)
-    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    absent = town.trading.participation(town.ann, task.id)["allocation"]["payment_micro"]
     signed_in(client, town)
     text = client.get("/buy").text
     assert f'data-label="Paid">{credits(10 * CREDITS - absent)}<' in text
@@ -206,7 +207,7 @@ def test_a_filled_form_becomes_the_card_that_it_says(client, town):
     card = town.trading.task(made.headers["location"].rpartition("/")[2]).card
     assert (card.goal, card.reward, card.dimension) == ("Tell cats from dogs", 7.25, 9)
     assert card.deadlines.interest_s == 5400
-    assert card.assumptions.weight == 20
+    assert card.assumptions.accuracy_value == 20
     assert card.min_participants == 2
 
 
@@ -313,18 +314,46 @@ def test_what_is_typed_is_never_markup(client, town):
     assert "<script>alert" not in answer.text
 
 
+def test_old_tasks_are_found_further_back_and_money_is_of_all(client, town, monkeypatch):
+    from fedbourse.dashboard import buyer_pages
+
+    town.whole()
+    town.sign_in(client, town.buyer)
+    whole = client.get("/buy").text
+    monkeypatch.setattr(buyer_pages, "ROWS", 3)
+    seen, address, facts = [], "/buy", set()
+    while address:
+        text = client.get(address).text
+        shown = re.findall(r'<th scope="row"><a href="/tasks/([0-9a-f]{24})"', text)
+        assert 1 <= len(shown) <= 3
+        seen += shown
+        facts.add(re.search(r'<dl class="facts">.*?</dl>', text, re.DOTALL)[0])
+        older = re.search(r'href="(/buy\?before=[0-9a-f]{24})"', text)
+        address = older and older[1]
+    assert seen == re.findall(r'<th scope="row"><a href="/tasks/([0-9a-f]{24})"', whole)
+    assert len(seen) == len(set(seen)) > 3
+    assert facts == {re.search(r'<dl class="facts">.*?</dl>', whole, re.DOTALL)[0]}
+    with town.store.read() as tx:
+        money = [each[2] for each in View(town.market, tx, BUYER).bought_tasks(limit=99)]
+        total = View(town.market, tx, BUYER).bought()
+    for name in ("held", "escrow", "released", "refunded", "fund", "earned"):
+        assert getattr(total, name) == sum(getattr(each, name) for each in money), name
+    assert not total.exact  # one of them is in training
+    assert "No older task of yours" in client.get(f"/buy?before={seen[-1]}").text
+
+
 # -- what it would buy -------------------------------------------------------------------------
 
 
 def test_what_if_is_the_games_answer():
     supposed = supposed_in(posted(owners="100", reward="3"))
-    found = answer(supposed)
+    result = predict(supposed)
     game = equilibrium(supposed.values(), reward=3.0)
-    assert (found.participants, found.threshold) == (game.count, game.threshold)
-    cheapest, _, dearest = found.earners
-    assert cheapest.pay == pytest.approx(game.payments.max())
-    assert cheapest.budget == pytest.approx(game.budgets.max())
-    assert dearest.pay == pytest.approx(game.payments.min())
+    assert (result.participants, result.cutoff) == (game.count, game.cutoff)
+    lowest, _, highest = result.earners
+    assert lowest.pay == pytest.approx(game.payments.max())
+    assert lowest.budget == pytest.approx(game.budgets.max())
+    assert highest.pay == pytest.approx(game.payments.min())
 
 
 def test_a_pasted_sample_is_spread_over_all_owners():
@@ -333,12 +362,12 @@ def test_a_pasted_sample_is_spread_over_all_owners():
 
 
 def test_the_best_reward_is_at_the_top_of_its_curve():
-    found = answer(supposed_in(posted(reward_kind="best", max_reward="", owners="50")))
+    found = predict(supposed_in(posted(reward_kind="best", max_reward="", owners="50")))
     assert found.reward == found.chosen.best_reward
     curve = found.curves["utility"]["precision"]
     assert found.chosen.best_utility >= max(curve) * (1 - 1e-5)
     assert found.chosen.utility == pytest.approx(found.chosen.best_utility, rel=1e-3)
-    bounded = answer(supposed_in(posted(reward_kind="best", max_reward="0.01", owners="50")))
+    bounded = predict(supposed_in(posted(reward_kind="best", max_reward="0.01", owners="50")))
     assert bounded.reward == 0.01
 
 
@@ -378,7 +407,10 @@ def test_sentences_keep_their_capitals(client, town):
 
 def test_what_if_says_what_is_wrong(client, town):
     signed_in(client, town)
-    for changes, field in (({"rounds": "0"}, "rounds"), ({"weight": "-1"}, "weight")):
+    for changes, field in (
+        ({"rounds": "0"}, "rounds"),
+        ({"accuracy_value": "-1"}, "accuracy_value"),
+    ):
         said = post(client, town, "/buy/what-if", accept="application/json", **FILLED | changes)
         assert list(said.json()["errors"]) == [field]
         assert said.json()["html"] == ""
@@ -414,7 +446,7 @@ def test_what_is_computed_at_length_has_a_measure_of_its_own(hurried, town):
     for path in ("/buy/what-if", f"/tasks/{task}/verify"):
         page = post(client, town, path, **FILLED)
         assert page.status_code == 429
-        assert "has much computed at once; wait a second" in page.text
+        assert "asks for too much heavy work; wait a second" in page.text
     assert client.get("/buy").status_code == 200
     client.cookies.clear()
     signed_in(client, town, town.people["auditor"])
@@ -450,8 +482,7 @@ def test_a_step_can_be_confirmed_where_the_life_cycle_allows_it(client, town, st
             assert "shown_micro" not in shown.text
 
 
-def test_looking_at_a_step_changes_nothing_and_holds_up_no_writer(client, town, monkeypatch):
-    town.whole()
+def test_looking_at_a_step_changes_nothing_and_holds_up_no_writer(client, town, whole, monkeypatch):
     signed_in(client, town)
     before = dump(town.store)
     monkeypatch.setattr(town.store, "begin", lambda: pytest.fail("a look began a write"))
@@ -505,17 +536,19 @@ def test_a_preview_does_not_change_with_the_value_that_an_owner_told(client, tow
         task = town.publish("told", reward=reward, max_reward=max_reward)
         for owner, value in zip(town.owners, values, strict=True):
             said = {"value": value, "previous": task.card.digest}
-            town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+            town.trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
         text = plain(client.get(f"/tasks/{task.id}/steps/announce").text).replace(task.id, "")
         pages.append(re.sub(r">[0-9,.]+</td>", "", text))
-        town.trading.do(buying.cancel, BUYER, task.id)
+        town.trading.do(buyer_commands.cancel, BUYER, task.id)
     assert pages[0] == pages[1]
     assert ("because a look at it after each owner" in pages[0]) == (reward == "best-reported")
 
 
 def test_upfront_pay_must_be_confirmed_with_what_it_risks(client, town):
     signed_in(client, town)
-    task = town.trading.do(buying.create, BUYER, replace(town.draft.card, vesting="upfront")).id
+    task = town.trading.do(
+        buyer_commands.create, BUYER, replace(town.draft.card, vesting="upfront")
+    ).id
     text = html.unescape(client.get(f"/tasks/{task}/steps/open").text)
     assert UPFRONT_INCENTIVE in text
     assert 'name="confirm_upfront"' in text
@@ -547,8 +580,8 @@ def test_a_buyer_may_look_and_still_cancel_once_everybody_has_signed(client, tow
 def test_a_task_says_that_its_price_is_discovered_again(client, town):
     task = town.settled
     town.trading.decide(town.ann, task.id, accept=False)
-    with town.store.begin() as unit:
-        price_discovery.restart(town.market, unit, task.id)
+    with town.store.begin() as tx:
+        price_discovery.restart(town.market, tx, task.id)
     again = town.trading.task(task.id)
     assert again.state is State.ANNOUNCED
     text = client.get(f"/tasks/{task.id}").text
@@ -572,14 +605,14 @@ def moves_on(page):
 def test_cancelling_shows_where_the_pay_of_absentees_goes(client, town, unearned, place):
     task = town.trading.in_training(town.owners, unearned=unearned)
     for owner in town.owners[1:]:
-        town.trading.answer(owner, task)
+        town.trading.update(owner, task)
     town.trading.wait(task.card.deadlines.round_s)  # the first owner missed a round
     task = town.trading.task(task.id)
     assert task.round == 1
     signed_in(client, town)
     path = f"/tasks/{task.id}/steps/cancel"
     before = plain(client.get(path).text)
-    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"] // 4
+    absent = town.trading.participation(town.ann, task.id)["allocation"]["payment_micro"] // 4
     assert moves_on(before) == {"your account": 7_500_000}
     client.cookies.clear()
     signed_in(client, town, town.people["operator"])
@@ -588,14 +621,15 @@ def test_cancelling_shows_where_the_pay_of_absentees_goes(client, town, unearned
     if place:
         assert amounts[place] == pytest.approx(absent, abs=3)
     assert sum(amounts.values()) + sum(
-        town.trading.mine(owner, task.id)["line"]["payment_micro"] // 4 for owner in town.owners[1:]
+        town.trading.participation(owner, task.id)["allocation"]["payment_micro"] // 4
+        for owner in town.owners[1:]
     ) == pytest.approx(10 * CREDITS, abs=3)
 
 
 def interested(town, task):
     for owner in town.owners:
         said = {"value": None, "previous": task.card.digest}
-        town.trading.do(selling.register_interest, owner.caller, task.id, **said)
+        town.trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
     return task
 
 
@@ -640,7 +674,7 @@ def test_what_cannot_be_done_says_why(client, town):
 
 def test_a_poor_buyer_is_told_so(client, town):
     card = replace(town.draft.card, reward=1e6)
-    task = town.trading.do(buying.create, BUYER, card)
+    task = town.trading.do(buyer_commands.create, BUYER, card)
     signed_in(client, town)
     text = client.get(f"/tasks/{task.id}/steps/open").text
     assert "opening a task reserves its whole reward, 1000000.000000 credits" in text
@@ -663,6 +697,6 @@ def test_every_step_of_the_life_cycle_for_buyers_has_a_button(client, town):
 
 def test_a_draft_is_published_from_its_page(client, town):
     signed_in(client, town)
-    made = town.trading.do(buying.create, BUYER, town.draft.card)
+    made = town.trading.do(buyer_commands.create, BUYER, town.draft.card)
     assert confirm(client, town, made.id, "open").status_code == 303
     assert town.trading.task(made.id).state is State.OPEN

@@ -11,7 +11,7 @@ from fedbourse.dashboard import app as pages
 from fedbourse.web import app as api
 from fedbourse.web.heavy import HeavyWork
 from fedbourse.web.limits import Buckets
-from web.worlds import asked, send
+from web.fixtures import asked, send
 
 HEAVY = {
     "/v1/tasks/{task}/what-if",
@@ -27,8 +27,8 @@ def addresses():
     for prefix, routers in (("/v1", api.ROUTERS), ("", pages.ROUTERS)):
         for router in routers:
             for route in router.routes:
-                if "GET" in route.methods and not route.path.endswith("/stream"):
-                    yield prefix + route.path
+                if "GET" in route.methods and not route.path.endswith("/stream"):  # type: ignore[attr-defined]
+                    yield prefix + route.path  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -73,8 +73,16 @@ def test_a_search_and_an_old_page_of_a_statement_take_a_turn(idle, town):
     assert idle.get("/ledger/buyer:acme?page=21").status_code == 429
 
 
+def test_a_long_list_takes_a_turn(idle, town):
+    assert idle.get("/v1/tasks?limit=100").status_code == 200
+    assert idle.get("/v1/tasks?limit=101").status_code == 429
+    for limit, status in ((100, 200), (101, 429)):
+        path, query = f"/v1/tasks/{town.completed.id}/monitoring", f"limit={limit}"
+        assert send(idle, town.request("auditor", "GET", path, query=query)).status_code == status
+
+
 def test_a_new_card_is_shown_without_its_numbers_where_there_is_no_turn(idle, town):
     town.sign_in(idle, town.buyer)
     shown = idle.get("/buy/new")
     assert shown.status_code == 200
-    assert "has much computed at once; wait a second" in shown.text
+    assert "asks for too much heavy work; wait a second" in shown.text

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from fedbourse.dashboard import ledger_pages, verify_pages
-from fedbourse.dashboard.words import credits
+from fedbourse.dashboard.formatting import credits
 from fedbourse.ledger import OUTSIDE
 from fedbourse.storage.schema import accounts, replies
 
@@ -40,8 +40,7 @@ def enter(client, town, person):
         ("operator", None),
     ],
 )
-def test_everybody_sees_the_accounts_that_are_theirs_to_see(client, town, who, sees):
-    town.whole()
+def test_everybody_sees_the_accounts_that_are_theirs_to_see(client, town, whole, who, sees):
     escrow = f"escrow:{town.training.id}"
     every = ["owner:000000", "owner:zed", "buyer:acme", escrow, OUTSIDE]
     for account in every:
@@ -59,10 +58,10 @@ def test_everybody_sees_the_accounts_that_are_theirs_to_see(client, town, who, s
 def test_the_fund_is_everybodys_to_see_and_nobodys_to_take(client, town, who):
     task = town.trading.in_training(town.owners, rounds=1)
     for owner in town.owners[1:]:
-        town.trading.answer(owner, task)
+        town.trading.update(owner, task)
     town.trading.wait(task.card.deadlines.round_s)
     left = town.trading.balance("fund")
-    assert left == town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    assert left == town.trading.participation(town.ann, task.id)["allocation"]["payment_micro"]
     text = client.get("/").text
     assert f"<b>{credits(left)} credits</b>" in text
     assert town.market.fund_pays_to in text
@@ -80,16 +79,14 @@ def test_what_an_open_task_reserves_is_listed(client, town):
     assert re.search(r'reserved.*?<td class="num">7</td>', client.get("/ledger").text, re.DOTALL)
 
 
-def test_a_buyer_sees_what_its_tasks_hold(client, town):
-    town.whole()
+def test_a_buyer_sees_what_its_tasks_hold(client, town, whole):
     enter(client, town, town.buyer)
     text = client.get("/ledger").text
     assert "Held in escrow for your tasks" in text
     assert f'href="/tasks/{town.training.id}"' in text
 
 
-def test_accounts_come_in_pages(client, town, monkeypatch):
-    town.whole()
+def test_accounts_come_in_pages(client, town, whole, monkeypatch):
     monkeypatch.setattr(ledger_pages, "ROWS", 2)
     enter(client, town, town.people["auditor"])
     found, path = [], "/ledger"
@@ -98,13 +95,12 @@ def test_accounts_come_in_pages(client, town, monkeypatch):
         found += re.findall(r'<th scope="row"><a href="/ledger/([^"]*)">', text)
         more = re.search(r'rel="next" href="([^"]*)"', text)
         path = more[1] if more else None
-    with town.store.read() as unit:
-        assert found == [name for name, _ in unit.balances(limit=1000)]
+    with town.store.read() as tx:
+        assert found == [name for name, _ in tx.balances(limit=1000)]
     assert len(found) > 4
 
 
-def test_a_statement_runs_backwards_to_the_first_transfer(client, town, monkeypatch):
-    town.whole()
+def test_a_statement_runs_backwards_to_the_first_transfer(client, town, whole, monkeypatch):
     enter(client, town, town.buyer)
     whole = client.get("/ledger/buyer:acme").text
     balances = ROW.findall(whole)
@@ -120,8 +116,24 @@ def test_a_statement_runs_backwards_to_the_first_transfer(client, town, monkeypa
     assert f"There is no page {number}" in client.get(f"/ledger/buyer:acme?page={number}").text
 
 
-def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
-    town.whole()
+def test_a_very_long_statement_is_not_counted_to_its_end(client, town, monkeypatch):
+    monkeypatch.setattr(ledger_pages, "ROWS", 2)
+    monkeypatch.setattr(ledger_pages, "_PAGES_LIGHT", 2)
+    enter(client, town, town.buyer)
+    for count in range(1, 7):  # there is a deposit already
+        said = client.get("/ledger/buyer:acme").text
+        some = "more than 4" if count > 4 else str(count)
+        assert f"<dt>transfers</dt><dd><b>{some}</b>" in said
+        pages = "more than 2" if count > 4 else str(-(-count // 2))
+        assert (f"page 1 of {pages}<" in said) == (count > 2)
+        assert ('rel="next"' in said) == (count > 2)
+        town.trading.fund(1, reference=f"again {count}")
+    old = client.get("/ledger/buyer:acme?page=3").text
+    assert "<dt>transfers</dt><dd><b>7</b>" in old
+    assert "page 3 of 4<" in old
+
+
+def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town, whole):
     enter(client, town, town.owner)
     path, held = f"/ledger/{town.owner.party}", town.trading.balance(town.owner.party)
     asked = {"amount": "1.5", "destination": "IBAN <b>1</b>"}
@@ -137,8 +149,8 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
         assert answer.headers["location"].startswith(f"{path}?done=")
         assert "has left your account" in client.get(answer.headers["location"]).text
     assert town.trading.balance(town.owner.party) == held - 1_500_000
-    with town.store.read() as unit:
-        (payout,) = unit.payouts(town.owner.party, limit=9)
+    with town.store.read() as tx:
+        (payout,) = tx.payouts(town.owner.party, limit=9)
     assert payout.destination == "IBAN <b>1</b>"
     for place in (path, "/own"):
         shown = client.get(place).text
@@ -166,8 +178,7 @@ def test_money_is_shown_again_before_it_leaves_and_leaves_once(client, town):
         ("99999", "This is more than the account holds."),
     ],
 )
-def test_what_cannot_be_taken_out_is_said_at_the_field(client, town, amount, sentence):
-    town.whole()
+def test_what_cannot_be_taken_out_is_said_at_the_field(client, town, whole, amount, sentence):
     enter(client, town, town.owner)
     held = town.trading.balance(town.owner.party)
     fields = fields_of(client, f"/ledger/{town.owner.party}")
@@ -180,8 +191,7 @@ def test_what_cannot_be_taken_out_is_said_at_the_field(client, town, amount, sen
     assert town.trading.balance(town.owner.party) == held
 
 
-def test_a_confirmed_withdrawal_of_too_much_is_refused(client, town):
-    town.whole()
+def test_a_confirmed_withdrawal_of_too_much_is_refused(client, town, whole):
     enter(client, town, town.owner)
     fields = fields_of(client, f"/ledger/{town.owner.party}")
     answer = town.post(
@@ -199,8 +209,7 @@ def test_a_confirmed_withdrawal_of_too_much_is_refused(client, town):
     assert town.trading.balance(town.owner.party) > 0
 
 
-def test_one_credit_is_no_credits(client, town):
-    town.whole()
+def test_one_credit_is_no_credits(client, town, whole):
     enter(client, town, town.owner)
     fields = fields_of(client, f"/ledger/{town.owner.party}")
     shown = town.post(client, "/ledger/withdraw", **fields, amount="1", destination="here")
@@ -208,8 +217,7 @@ def test_one_credit_is_no_credits(client, town):
 
 
 @pytest.mark.parametrize("done", ["true", "1", "0" * 24])
-def test_an_address_alone_claims_no_withdrawal(client, town, done):
-    town.whole()
+def test_an_address_alone_claims_no_withdrawal(client, town, whole, done):
     enter(client, town, town.owner)
     answer = client.get(f"/ledger/{town.owner.party}?done={done}")
     assert answer.status_code == 200
@@ -264,18 +272,16 @@ def test_strangers_cannot_make_the_market_compute(client, town):
     assert client.get("/ledger/verify").status_code == 403
 
 
-def test_books_are_verified(client, town):
-    town.whole()
+def test_books_are_verified(client, town, whole):
     enter(client, town, town.people["operator"])
     before = client.get("/ledger/verify").text
-    with town.store.read() as unit:
-        count = len(unit.entries(limit=10_000))
+    with town.store.read() as tx:
+        count = len(tx.entries(limit=10_000))
     assert f"{count:,} records" in before
     assert results(verify(client, town, "/ledger/verify").text) == ["right"] * 3
 
 
-def test_a_balance_that_was_changed_is_found(client, town):
-    town.whole()
+def test_a_balance_that_was_changed_is_found(client, town, whole):
     enter(client, town, town.people["auditor"])
     with town.store._database.writer.begin() as connection:
         connection.execute(
@@ -302,8 +308,7 @@ def test_a_plan_that_was_changed_is_found(client, town):
     assert "Replies to ticks are what the log vouches for" in text
 
 
-def test_too_much_for_a_page_is_said_before_and_refused(client, town, monkeypatch):
-    town.whole()
+def test_too_much_for_a_page_is_said_before_and_refused(client, town, whole, monkeypatch):
     monkeypatch.setattr(verify_pages, "RECORDS_MAX", 3)
     enter(client, town, town.people["auditor"])
     for path in ("/ledger/verify", f"/tasks/{town.completed.id}/verify"):
@@ -314,14 +319,12 @@ def test_too_much_for_a_page_is_said_before_and_refused(client, town, monkeypatc
         assert town.post(client, path, **fields).status_code == 413
 
 
-def test_the_ledger_is_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_the_ledger_is_readable_by_everybody(looked_at, town, whole):
     looked_at("/ledger", "ledger-owner", who=town.owner)
     looked_at("/ledger", "ledger-auditor", who=town.people["auditor"])
 
 
-def test_a_statement_is_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_a_statement_is_readable_by_everybody(looked_at, town, whole):
     looked_at(
         f"/ledger/{town.owner.party}",
         "statement",
@@ -330,8 +333,7 @@ def test_a_statement_is_readable_by_everybody(looked_at, town):
     )
 
 
-def test_a_withdrawal_and_a_verification_are_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_a_withdrawal_and_a_verification_are_readable_by_everybody(looked_at, town, whole):
 
     def confirm(page):
         page.get_by_text("Take money out").click()

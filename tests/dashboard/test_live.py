@@ -1,7 +1,7 @@
 """The whole way of a buyer, with real devices, watched live in a real browser.
 
 The market is a process of its own that is killed on the way, as are devices: a device that is away
-keeps a round open, so that the browser can be asked about a training that stands still.
+keeps a round open, so that the browser can be asked about a training that pauses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from dashboard.conftest import SCREENSHOTS
-from e2e.agent_process import Life, life_document, records
-from e2e.network import Network, devices
-from e2e.supervised import Supervised, launcher
 from fedbourse.dashboard import pages
 from fedbourse.learning.models import model_named
 from fedbourse.learning.records import Records
-from web.worlds import Person
+from fedbourse.testing.e2e.device_process import Life, life_document, records
+from fedbourse.testing.e2e.network import Network, devices
+from fedbourse.testing.e2e.supervised import Supervised, launcher
+from web.fixtures import Person
 
 OWNERS, ROUNDS = 3, 40
 _AWAY = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET"
@@ -80,7 +80,7 @@ def write_card(page):
         "Each round": "25 s",
     }.items():
         page.get_by_label(label, exact=True).fill(text)
-    page.get_by_text("Weights of answers, largest budget").click()
+    page.get_by_text("Aggregation, largest budget").click()
     page.get_by_label("Largest budget a plan may offer").fill("100")
     page.get_by_text("Each tick").first.click()
     page.get_by_label("Each tick").fill("20 s")
@@ -145,19 +145,19 @@ def test_a_task_from_its_card_to_its_model_in_a_browser(visitor, market, network
     until_closed(page, 3)
     before = reloaded_in_training(page, network, task)
     server_restarted(page, market, before)
-    look(page, axe, "live-desktop-light")
+    check_page(page, axe, "live-desktop-light")
     phone = visitor("phone", dark=True, who=buyer)
     phone.watch.expect(_AWAY)
     phone.goto(f"/tasks/{task}")
     phone.get_by_text("live", exact=True).wait_for()
-    look(phone, axe, "live-phone-dark")
+    check_page(phone, axe, "live-phone-dark")
     phone.close()
 
     network.until(lambda: network.task(task)["state"] == "completed")
     page.get_by_text("the model is trained and everybody is paid").wait_for()
     page.get_by_text(re.compile(f"After {ROUNDS} rounds: accuracy")).wait_for()
     assert closed(page) == ROUNDS
-    look(page, axe, "live-completed-desktop-light")
+    check_page(page, axe, "live-completed-desktop-light")
     agrees(page, network, task, own)
     assert not [body for body in posted if text.splitlines()[1].partition(",")[0] in body]
 
@@ -184,7 +184,7 @@ def settled_without_one(page, network):
 
 
 def reloaded_in_training(page, network, task):
-    """Let training stand still, load the page again, and return how many rounds it shows."""
+    """Let training pause, load the page again, and return how many rounds it shows."""
     network.kill(network.devices[1])
     page.wait_for_timeout(1500)
     before = network.task(task)["round"]
@@ -193,9 +193,9 @@ def reloaded_in_training(page, network, task):
     page.reload()
     page.get_by_text("live", exact=True).wait_for()
     assert closed(page) == before
-    assert len(page.locator("#live").get_attribute("data-answers").split(",")) == before
+    assert len(page.locator("#live").get_attribute("data-updates").split(",")) == before
     page.get_by_text(re.compile(f"After {before} rounds: accuracy")).wait_for()
-    assert page.locator("#judged canvas").bounding_box()["width"] > 200
+    assert page.locator("#evaluated canvas").bounding_box()["width"] > 200
     return before
 
 
@@ -209,7 +209,7 @@ def server_restarted(page, market, before):
     page.locator("#live-figures div", has_text="missing so far").get_by_text("1").wait_for()
 
 
-def look(page, axe, name):
+def check_page(page, axe, name):
     axe(page)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
@@ -222,7 +222,7 @@ def agrees(page, network, task, own):
     assert page.locator("#in-escrow").inner_text() == "0"
     model = np.frombuffer(network.buyer.get_bytes(f"/v1/tasks/{task}/model"), "<f8")
     logistic = model_named("logistic", features=2, classes=2)
-    said = page.locator("#records-said").inner_text()
+    said = page.locator("#records-status").inner_text()
     assert f"accuracy {100 * logistic.accuracy(model, own):.1f} %" in said
     loss = float(said.rpartition("loss ")[2].rstrip("."))
     assert loss == pytest.approx(logistic.loss(model, own), rel=1e-3)
@@ -231,7 +231,7 @@ def agrees(page, network, task, own):
 def test_the_browser_measures_as_the_market_does(visitor, network):
     page = visitor()
     page.goto("/")
-    page.add_script_tag(url=pages.LOOK.files.url("judge.js"))
+    page.add_script_tag(url=pages.LOOK.files.url("evaluation.js"))
     rng = np.random.default_rng(4)
     for name, classes in (
         ("logistic", 2),
@@ -245,7 +245,7 @@ def test_the_browser_measures_as_the_market_does(visitor, network):
         model = model_named(name, features=4, classes=classes)
         parameters = rng.normal(size=model.dimension)
         found = page.evaluate(
-            "([parameters, records, card]) => judge.measure(parameters, records, card)",
+            "([parameters, records, card]) => evaluation.measure(parameters, records, card)",
             [
                 parameters.tolist(),
                 {"features": features.tolist(), "labels": labels.tolist()},

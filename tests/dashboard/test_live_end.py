@@ -29,11 +29,11 @@ def test_a_page_shows_the_end_though_its_first_look_at_it_failed(visitor, town):
     page.goto(f"/tasks/{task.id}")
     page.get_by_text("live", exact=True).wait_for()
     # Nothing is closed yet: no bars, and no words about their colours.
-    assert not page.locator("#answers-chart").is_visible()
+    assert not page.locator("#updates-chart").is_visible()
     page.route(re.compile(f"/tasks/{task.id}(/live)?$"), lambda route: route.abort(), times=2)
     town.trading.trained(town.owners, task)
     ended(page, town, task)
-    assert page.locator("#answers-chart .legend").is_visible()
+    assert page.locator("#updates-chart .legend").is_visible()
 
 
 def test_an_end_that_came_while_the_page_was_fetched_is_not_missed(visitor, town):

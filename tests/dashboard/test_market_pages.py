@@ -10,10 +10,10 @@ import pytest
 from dashboard.conftest import ROOT
 from fedbourse.dashboard import pages, static_files
 from fedbourse.dashboard.market_pages import ROWS
-from fedbourse.market import buying
-from fedbourse.market.task import State
-from market.trading import BUYER
-from web.worlds import STATES, replied
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.records import State
+from fedbourse.testing.trading import BUYER
+from web.fixtures import STATES, replied
 
 GOAL = re.compile(r'<a href="/tasks/([0-9a-f]{24})">([^<]*)</a>')
 
@@ -27,8 +27,7 @@ def ids(answer):
     return [task for task, _ in GOAL.findall(answer.text)]
 
 
-def test_everybody_sees_what_is_published_and_no_draft(client, town):
-    town.whole()
+def test_everybody_sees_what_is_published_and_no_draft(client, town, whole):
     found = ids(client.get("/"))
     assert set(found) == {getattr(town, name).id for name in STATES if name != "draft"}
     assert ids(client.get("/?state=draft")) == []
@@ -37,8 +36,7 @@ def test_everybody_sees_what_is_published_and_no_draft(client, town):
 
 
 @pytest.mark.parametrize("state", [name for name in STATES if name != "draft"])
-def test_tasks_are_found_by_state(client, town, state):
-    town.whole()
+def test_tasks_are_found_by_state(client, town, whole, state):
     assert ids(client.get(f"/?state={state}")) == [getattr(town, state).id]
 
 
@@ -121,7 +119,7 @@ def test_the_page_of_a_task_has_the_papers_six_items(client, town, state):
 
 def test_a_cancelled_task_says_why(client, town):
     task = town.publish("short")
-    town.trading.do(buying.cancel, BUYER, task.id, reason="the money is gone")
+    town.trading.do(buyer_commands.cancel, BUYER, task.id, reason="the money is gone")
     assert "the money is gone" in client.get(f"/tasks/{task.id}").text
 
 
@@ -174,8 +172,7 @@ def csrf(client):
     return client.get("/").text.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_nobody_sees_what_an_owner_said(client, town):
-    town.whole()
+def test_nobody_sees_what_an_owner_said(client, town, whole):
     secrets = town.secrets_of("nobody")
     for path in ["/", *(f"/tasks/{getattr(town, name).id}" for name in STATES if name != "draft")]:
         text = client.get(path).text
@@ -212,7 +209,7 @@ def test_files_are_those_that_are_there(client, path):
 def test_a_market_without_the_fetched_scripts_says_so(client, monkeypatch):
     assert not pages.LOOK.files.missing
     monkeypatch.setattr(static_files, "VENDOR", ("vendor/gone.js",))
-    monkeypatch.setattr(pages, "LOOK", pages._look())
+    monkeypatch.setattr(pages, "LOOK", pages._assets())
     assert "Charts and live updates are off" in client.get("/").text
 
 
@@ -221,8 +218,7 @@ def test_no_address_is_in_the_lock():
     assert "://" not in (ROOT / ".npmrc").read_text()
 
 
-def test_the_market_is_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_the_market_is_readable_by_everybody(looked_at, town, whole):
     town.publish("Tell from the sound of a machine whether it will fail within the next two weeks")
     looked_at("/", "market", who=town.buyer)
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from epsilon_units import check_epsilon_units
-from fedbourse.agent.advice import advise
 from fedbourse.dashboard import epsilon_table as tables
 from fedbourse.dashboard.epsilon_table import EpsilonTable, epsilon_table
+from fedbourse.device.advice import advise
 from fedbourse.game import best_response, equilibrium
 from fedbourse.market.offers import likely_reward
 from fedbourse.privacy import DELTA, epsilon
-from market.trading import card
+from fedbourse.testing.trading import card
 
 CURVE = """([low, high, delta, epsilons, budgets]) => {
   const of = earnings.epsilonCurve({low, high, delta, epsilons});
@@ -358,8 +358,7 @@ def test_it_can_be_used_by_keyboard(visitor, town):
     assert len([row for row in rows if "(best)" in row]) == 1
 
 
-def test_every_state_of_a_task_has_a_calculator(client, town):
-    town.whole()
+def test_every_state_of_a_task_has_a_calculator(client, town, whole):
     for state in ("open", "announced", "settled", "training", "completed"):
         answer = client.get(f"/tasks/{getattr(town, state).id}/earn")
         assert answer.status_code == 200

@@ -8,34 +8,32 @@ import re
 import pytest
 
 from epsilon_units import check_epsilon_units
-from fedbourse.dashboard.words import credits, figure, losses
-from fedbourse.errors import Withdrawn
-from fedbourse.market import selling
-from web.worlds import STATES, Person
+from fedbourse.dashboard.formatting import credits, figure, losses
+from fedbourse.errors import LeftTask
+from fedbourse.market.commands import owner as owner_commands
+from web.fixtures import STATES, Person
 
 
 @pytest.fixture
-def owners(town):
+def owners(town, whole):
     """All owners of the town, each with a token."""
-    town.whole()
     return [town.holder(each.name, "owner") for each in town.owners]
 
 
-def line_of(town, task, owner):
-    with town.store.read() as unit:
-        return unit.line(task.id, owner.party)
+def allocation_of(town, task, owner):
+    with town.store.read() as tx:
+        return tx.allocation(task.id, owner.party)
 
 
 def csrf(client):
     return client.get("/").text.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_own_tasks_show_pay_and_spend(client, town):
-    town.whole()
+def test_own_tasks_show_pay_and_spend(client, town, whole):
     town.sign_in(client, town.owner)
     text = client.get("/own").text
-    line = line_of(town, town.completed, town.owner)
-    assert line.answered == 2
+    line = allocation_of(town, town.completed, town.owner)
+    assert line.delivered == 2
     assert credits(line.payment) in text
     assert "2 of 2" in text
     words = losses(line.budget, town.completed.card.samples)
@@ -43,7 +41,7 @@ def test_own_tasks_show_pay_and_spend(client, town):
     check_epsilon_units(text)
     check_epsilon_units(client.get(f"/tasks/{town.completed.id}").text)
     assert f"<b>{credits(town.trading.balance(town.owner.party))}</b>" in text
-    half = line_of(town, town.training, town.owner)
+    half = allocation_of(town, town.training, town.owner)
     assert figure(half.budget) in text
     for state in ("completed", "training", "settled", "announced"):
         assert f'href="/tasks/{getattr(town, state).id}"' in text
@@ -52,7 +50,7 @@ def test_own_tasks_show_pay_and_spend(client, town):
 
 def test_an_owner_without_tasks_is_told_where_to_look(client, town):
     town.sign_in(client, town.people["another owner's token"])
-    assert "has said nothing in this market yet" in client.get("/own").text
+    assert "has not joined a task in this market yet" in client.get("/own").text
 
 
 def test_own_tasks_are_for_owners(client, town):
@@ -64,7 +62,7 @@ def test_own_tasks_are_for_owners(client, town):
 def test_old_tasks_are_found_further_back(client, town, monkeypatch):
     from fedbourse.dashboard import owner_pages
 
-    mine = {town.completed.id, town.training.id, town.announced.id}
+    participation = {town.completed.id, town.training.id, town.announced.id}
     monkeypatch.setattr(owner_pages, "ROWS", 2)
     town.sign_in(client, town.owner)
     seen, address = [], "/own"
@@ -76,12 +74,12 @@ def test_old_tasks_are_found_further_back(client, town, monkeypatch):
         older = re.search(r'href="(/own\?before=[0-9a-f]{24})"', text)
         address = older and older[1]
     assert seen == sorted(set(seen), reverse=True)
-    assert mine <= set(seen)
+    assert participation <= set(seen)
     assert town.open.id not in seen
 
 
 def test_what_was_put_in_was_not_earned(client, town):
-    earned = line_of(town, town.completed, town.owner)
+    earned = allocation_of(town, town.completed, town.owner)
     town.trading.fund(77_000_000, party=town.owner.party, reference="of my own")
     town.sign_in(client, town.owner)
     text = client.get("/own").text
@@ -92,7 +90,7 @@ def test_what_was_put_in_was_not_earned(client, town):
 
 
 def test_what_was_erased_is_not_shown(client, town):
-    town.trading.do(selling.erase, town.ann.caller, town.completed.id)
+    town.trading.do(owner_commands.erase, town.ann.caller, town.completed.id)
     town.sign_in(client, town.owner)
     text = client.get("/own").text
     assert "erased" in text
@@ -107,55 +105,55 @@ def test_the_page_of_a_task_shows_the_own_part(client, town, state):
     town.sign_in(client, town.owner)
     text = client.get(f"/tasks/{task.id}").text
     assert "Your part" in text
-    assert ("To step back" in text) == (state in ("announced", "settled"))
-    assert (f'href="/tasks/{task.id}/withdraw"' in text) == (state == "announced")
+    assert ("To leave" in text) == (state in ("announced", "settled"))
+    assert (f'href="/tasks/{task.id}/leave"' in text) == (state == "announced")
     assert f"a value of {figure(town.ann.value)} credits per rho" in text
 
 
-def withdrawn(town, task, party):
-    with town.store.read() as unit:
-        return unit.exit(task.id, party)
+def left(town, task, party):
+    with town.store.read() as tx:
+        return tx.exit(task.id, party)
 
 
-def test_an_owner_withdraws_once_however_often_it_clicks(client, town):
+def test_an_owner_leaves_once_however_often_it_clicks(client, town):
     town.sign_in(client, town.owner)
-    path = f"/tasks/{town.announced.id}/withdraw"
+    path = f"/tasks/{town.announced.id}/leave"
     text = client.get(path).text
     for said in ("What is sold", "What is owed", "It cannot be taken back."):
         assert said in text
-    assert withdrawn(town, town.announced, town.owner.party) is None  # nothing was confirmed
+    assert left(town, town.announced, town.owner.party) is None  # nothing was confirmed
     fields = {"csrf": csrf(client), "key": "step-back-1"}
     for key in ("step-back-1", "step-back-1", "step-back-2"):
         answer = town.post(client, path, **(fields | {"key": key}))
-        assert (answer.status_code, answer.headers["location"]) == (303, path[: -len("/withdraw")])
-    assert withdrawn(town, town.announced, town.owner.party) is not None
+        assert (answer.status_code, answer.headers["location"]) == (303, path[: -len("/leave")])
+    assert left(town, town.announced, town.owner.party) is not None
     text = client.get(f"/tasks/{town.announced.id}").text
     assert "Your part: you left the task" in text
     assert f'href="{path}"' not in text
     assert "You are out of this task: you left the task." in client.get(path).text
 
 
-def test_a_withdrawal_from_an_open_task_leaves_a_line_in_the_history(client, town):
+def test_leaving_an_open_task_leaves_an_event_in_the_history(client, town):
     owner = town.owners[1]
-    town.trading.do(selling.withdraw, owner.caller, town.open.id)
+    town.trading.do(owner_commands.leave_task, owner.caller, town.open.id)
     person = town.holder(owner.name, "owner")
     town.sign_in(client, person)
     assert "you left the task" in client.get("/own").text
     text = client.get(f"/tasks/{town.open.id}").text
-    assert "what you told was deleted" in text
+    assert "what you reported was deleted" in text
     assert "credits per rho" not in text.partition("Your part")[2].partition("</section>")[0]
 
 
 @pytest.mark.parametrize("state", ["settled", "training", "completed"])
-def test_it_is_too_late_to_withdraw_from_what_is_settled(client, town, state):
+def test_it_is_too_late_to_leave_what_is_settled(client, town, state):
     task = getattr(town, state)
     town.sign_in(client, town.owner)
-    path = f"/tasks/{task.id}/withdraw"
+    path = f"/tasks/{task.id}/leave"
     assert "A task can be left while it is open or announced" in client.get(path).text
     answer = town.post(client, path, csrf=csrf(client), key="too-late-1")
     assert answer.status_code == 409
-    assert "Withdraw needs a task that is open or announced" in answer.text
-    assert withdrawn(town, task, town.owner.party) is None
+    assert "needs a task that is open or announced" in answer.text
+    assert left(town, task, town.owner.party) is None
 
 
 def test_an_owner_whose_device_missed_a_tick_is_told_so(client, town):
@@ -169,8 +167,8 @@ def test_an_owner_whose_device_missed_a_tick_is_told_so(client, town):
     assert "1 out: 1 missed a tick" in text
 
 
-def test_nobody_withdraws_for_another(client, town):
-    path = f"/tasks/{town.announced.id}/withdraw"
+def test_nobody_leaves_for_another(client, town):
+    path = f"/tasks/{town.announced.id}/leave"
     before = client.get(path)
     assert before.headers["location"].startswith("/sign-in")
     town.sign_in(client, town.people["another owner's token"])
@@ -182,13 +180,13 @@ def test_nobody_withdraws_for_another(client, town):
     town.sign_in(client, town.buyer, csrf=fields["csrf"])
     assert client.get(path).status_code == 403
     for owner in town.owners:
-        assert withdrawn(town, town.announced, owner.name) is None
+        assert left(town, town.announced, owner.name) is None
 
 
 def pages_of(town):
     """Return every page that an owner can reach."""
     tasks = [getattr(town, name).id for name in STATES if name != "draft"]
-    parts = ("", "/earn", "/verify", "/report", "/withdraw")
+    parts = ("", "/earn", "/verify", "/report", "/leave")
     return [
         "/",
         "/own",
@@ -205,12 +203,12 @@ def pages_of(town):
 def shown_of(town, name):
     """Return what may betray an owner: its name, its value, its budgets and pay, as pages write."""
     found = {name}
-    with town.store.read() as unit:
-        for task in unit.tasks(limit=100):
+    with town.store.read() as tx:
+        for task in tx.tasks(limit=100):
             said = (
-                unit.interest(task.id, name),
-                *unit.replies_of(task.id, name),
-                unit.line(task.id, name),
+                tx.interest(task.id, name),
+                *tx.replies_of(task.id, name),
+                tx.allocation(task.id, name),
             )
             for each in filter(None, said):
                 found.add(each.salt)
@@ -224,18 +222,18 @@ def shown_of(town, name):
 
 
 def test_no_page_of_an_owner_shows_anything_of_another(client, town, owners):
-    answers = {}
+    pages = {}
     for owner, person in enumerate(owners):
         token = csrf(client)
         town.sign_in(client, person, **({"csrf": token} if token else {}))
         for path in pages_of(town):
-            answers[owner, path] = client.get(path).text
+            pages[owner, path] = client.get(path).text
         fields = {"csrf": csrf(client), "key": f"verify-{owner}"}
         for task in (town.completed, town.training, town.announced):
             path = f"/tasks/{task.id}/verify"
-            answers[owner, f"{path} "] = town.post(client, path, **fields).text
+            pages[owner, f"{path} "] = town.post(client, path, **fields).text
     whose = {owner.name: shown_of(town, owner.name) for owner in town.owners}
-    for (owner, path), text in answers.items():
+    for (owner, path), text in pages.items():
         # Somebody who asks for another's statement is told whose it is not.
         asked = path.removeprefix("/ledger/")
         own = whose[town.owners[owner].name]
@@ -243,12 +241,13 @@ def test_no_page_of_an_owner_shows_anything_of_another(client, town, owners):
             if name != town.owners[owner].name:
                 found = [s for s in secrets - own if re.search(rf"(?<![\d.]){re.escape(s)}", text)]
                 assert found in ([], [asked]), (path, found)
-    mine = whose[town.owners[0].name]
-    assert [s for s in mine if s in answers[0, "/own"]], "the test looks for the wrong strings"
+    participation = whose[town.owners[0].name]
+    assert [s for s in participation if s in pages[0, "/own"]], (
+        "the test looks for the wrong strings"
+    )
 
 
-def test_a_stranger_sees_no_owner(client, town):
-    town.whole()
+def test_a_stranger_sees_no_owner(client, town, whole):
     whose = set().union(*(shown_of(town, owner.name) for owner in town.owners))
     for path in pages_of(town):
         text = client.get(path).text
@@ -261,8 +260,7 @@ def test_a_person_who_is_both_sees_its_own_part_only(client, town):
     assert "Your part" not in client.get(f"/tasks/{town.completed.id}").text
 
 
-def test_own_tasks_are_readable_by_everybody(looked_at, town):
-    town.whole()
+def test_own_tasks_are_readable_by_everybody(looked_at, town, whole):
     looked_at("/own", "own", who=town.owner)
 
 
@@ -271,45 +269,45 @@ def test_the_own_part_is_readable_by_everybody(looked_at, town, state):
     looked_at(f"/tasks/{getattr(town, state).id}", f"task-{state}-owner", who=town.owner)
 
 
-def test_the_question_whether_to_withdraw_is_readable_by_everybody(looked_at, town):
-    looked_at(f"/tasks/{town.announced.id}/withdraw", "withdraw-interest", who=town.owner)
+def test_the_question_whether_to_leave_is_readable_by_everybody(looked_at, town):
+    looked_at(f"/tasks/{town.announced.id}/leave", "leave-task", who=town.owner)
 
 
-def test_what_was_withdrawn_is_readable_by_everybody(looked_at, town):
-    town.trading.do(selling.withdraw, town.ann.caller, town.announced.id)
-    looked_at(f"/tasks/{town.announced.id}", "task-withdrawn-owner", who=town.owner)
+def test_a_task_that_was_left_is_readable_by_everybody(looked_at, town):
+    town.trading.do(owner_commands.leave_task, town.ann.caller, town.announced.id)
+    looked_at(f"/tasks/{town.announced.id}", "task-left-owner", who=town.owner)
 
 
-def test_an_owner_withdraws_in_the_browser(visitor, town):
-    town.whole()
+def test_an_owner_leaves_in_the_browser(visitor, town, whole):
     others = [town.owners[1], town.owners[2]]
     page = visitor(who=town.owner)
     page.goto("/own")
     row = page.get_by_role("row").filter(has_text="announced")
-    row.get_by_role("link", name="Withdraw from is it late?").click()
-    page.get_by_role("heading", name="Withdraw from this task?").wait_for()
+    row.get_by_role("link", name="Leave is it late?").click()
+    page.get_by_role("heading", name="Leave this task?").wait_for()
     page.get_by_role("link", name="Stay in").click()
     page.get_by_role("heading", name="Your part: no plan yet").wait_for()
-    assert withdrawn(town, town.announced, town.owner.party) is None
-    page.get_by_role("link", name="Withdraw", exact=True).click()
-    page.get_by_role("button", name="Withdraw for good").click()
+    assert left(town, town.announced, town.owner.party) is None
+    page.get_by_role("link", name="Leave", exact=True).click()
+    page.get_by_role("button", name="Leave for good").click()
     page.get_by_role("heading", name="Your part: you left the task").wait_for()
     page.get_by_text("Nothing of yours is sold here").wait_for()
-    assert page.get_by_role("link", name="Withdraw", exact=True).count() == 0
-    with pytest.raises(Withdrawn):
+    assert page.get_by_role("link", name="Leave", exact=True).count() == 0
+    with pytest.raises(LeftTask):
         town.trading.plan(town.ann, town.trading.task(town.announced.id), 0.5)
     assert town.trading.advance()  # nobody waits for it
     assert {owner.name for owner in others} == {
-        owner.name for owner in others if town.trading.mine(owner, town.announced.id)["plan"]
+        owner.name
+        for owner in others
+        if town.trading.participation(owner, town.announced.id)["plan"]
     }
     page.get_by_role("link", name="Own").click()
     row = page.get_by_role("row").filter(has_text="announced")
     row.get_by_text("you left the task").wait_for()
 
 
-def test_the_whole_path_of_an_owner(visitor, town):
+def test_the_whole_path_of_an_owner(visitor, town, whole):
     """From an open task to money outside, in one browser."""
-    town.whole()
     page = visitor()
     page.goto("/?state=announced")
     page.get_by_role("link", name="is it late?").click()
@@ -324,7 +322,7 @@ def test_the_whole_path_of_an_owner(visitor, town):
     row = page.get_by_role("row").filter(has_text="announced")
     row.get_by_text("no plan yet").wait_for()
     row.get_by_role("link", name="is it late?", exact=True).click()
-    page.get_by_text("To step back").wait_for()
+    page.get_by_text("To leave").wait_for()
     page.get_by_role("link", name="Own").click()
     done = page.get_by_role("row").filter(has_text="completed")
     done.get_by_text("2 of 2").wait_for()

@@ -7,22 +7,22 @@ from dataclasses import asdict
 
 import pytest
 
-from fedbourse.dashboard.served_report import OWNERS_SHOWN, served_report
+from fedbourse.dashboard.report_pages import OWNERS_SHOWN, served_report
 from fedbourse.errors import Conflict
-from fedbourse.market import buying
-from fedbourse.market.view import View
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.views import View
 from fedbourse.report import trade_body, trade_page
+from fedbourse.tasks.layout import Column, Layout
+from fedbourse.testing.trading import AUDITOR, BUYER, caller
 from fedbourse.units import credits_text
-from fedbourse.wire.layout import Column, Layout
-from market.trading import AUDITOR, BUYER, caller
-from web.worlds import replied
+from web.fixtures import replied
 
 PEOPLE = ("stranger", "owner's token", "another owner's token", "buyer", "auditor", "operator")
 
 
 def report_of(town, who, task=None):
-    with town.store.read() as unit:
-        return served_report(View(town.market, unit, who), (task or town.completed).id)
+    with town.store.read() as tx:
+        return served_report(View(town.market, tx, who), (task or town.completed).id)
 
 
 def page_of(client, town, person):
@@ -41,9 +41,9 @@ def test_everybody_sees_what_the_log_says(client, town, who):
     assert "<b>3</b> of 3 owners" in text
     assert f"earned {reward} + to the fund 0.000000 + refunded 0.000000" in text
     assert re.search(r"settled at tick \d+, converged; no owner could gain more than", text)
-    assert "6 answers of 6 that were asked for" in text
-    assert "How accurate the model is: the buyer judges it" in text
-    assert "How many devices answered, round by round" in text
+    assert "6 of 6 that were requested" in text
+    assert "How accurate the model is: the buyer evaluates it" in text
+    assert "How many updates arrived, round by round" in text
 
 
 @pytest.mark.parametrize("who", PEOPLE)
@@ -61,9 +61,9 @@ def test_lines_are_for_those_who_may_see_them(client, town, who):
 
 def test_an_owner_reads_that_there_are_others(client, town):
     text = page_of(client, town, town.owner)
-    assert "and 2 others, whose lines only they, auditors and the operator see" in text
+    assert "and 2 others, whose allocations only they, auditors and the operator see" in text
     client.cookies.clear()
-    assert "whose lines only they" not in page_of(client, town, town.people["auditor"])
+    assert "whose allocations only they" not in page_of(client, town, town.people["auditor"])
 
 
 def test_the_cards_layout_is_readable(town):
@@ -88,12 +88,12 @@ def test_its_money_is_the_books(town):
 
 def test_a_trade_that_was_cancelled_in_training_has_a_report(client, town):
     task = town.training
-    with town.store.read() as unit, pytest.raises(Conflict, match="has ended; this task is"):
-        served_report(View(town.market, unit, AUDITOR), task.id)
+    with town.store.read() as tx, pytest.raises(Conflict, match="has ended; this task is"):
+        served_report(View(town.market, tx, AUDITOR), task.id)
     assert client.get(f"/tasks/{task.id}/report").status_code == 409
     for owner in town.owners[:2]:
-        town.trading.answer(owner, task)
-    town.trading.do(buying.cancel, BUYER, task.id, reason="enough")
+        town.trading.update(owner, task)
+    town.trading.do(buyer_commands.cancel, BUYER, task.id, reason="enough")
     report = report_of(town, AUDITOR, task)
     money = report["money"]
     assert 0 < money["earned_micro"] < money["reward_micro"]
@@ -114,7 +114,7 @@ def test_the_price_was_discovered_again_without_who_declined(town):
     for _ in range(2):
         task = trading.task(task.id)
         for owner in town.owners[:2]:
-            trading.answer(owner, task)
+            trading.update(owner, task)
         trading.advance()
     report = report_of(town, AUDITOR, task)
     assert report["participants"] == len(report["owners"]) == 2
@@ -130,9 +130,9 @@ def test_the_price_was_discovered_again_without_who_declined(town):
 def test_the_pay_of_absentees_went_where_the_card_says(town, unearned, place):
     task = town.trading.in_training(town.owners, rounds=1, unearned=unearned)
     for owner in town.owners[1:]:
-        town.trading.answer(owner, task)
+        town.trading.update(owner, task)
     town.trading.wait(task.card.deadlines.round_s)
-    absent = town.trading.mine(town.ann, task.id)["line"]["payment_micro"]
+    absent = town.trading.participation(town.ann, task.id)["allocation"]["payment_micro"]
     report = report_of(town, AUDITOR, task)
     money = report["money"]
     amounts = {"fund": 0, "refunded": 0, "earned": money["reward_micro"] - absent}
@@ -175,7 +175,7 @@ def test_no_matplotlib_is_needed(town, monkeypatch):
 
 def test_very_many_rounds_and_owners_are_cut_short(town):
     report = report_of(town, AUDITOR)
-    report["rounds"] = [{"number": n, "answers": 3} for n in range(20_000)]
+    report["rounds"] = [{"number": n, "updates": 3} for n in range(20_000)]
     assert len(trade_body(report)) < 100_000
     assert len(report["owners"]) <= OWNERS_SHOWN
 

@@ -11,15 +11,15 @@ from typing import Annotated
 import pytest
 from fastapi import APIRouter, Depends
 
-from fedbourse.dashboard import problem_pages, session, visits
+from fedbourse.dashboard import page_context, problem_pages, session
 from fedbourse.dashboard.forms import Form
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import HEADERS, POLICY, form_fields, page, redirect
-from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
-from fedbourse.market.access import hash_of
+from fedbourse.market.commands.access import hash_of
 from fedbourse.market.service import Market
+from fedbourse.protocol.keys import SigningKey
 from fedbourse.web.limits import Buckets
-from fedbourse.wire.keys import SigningKey
-from web.worlds import dump
+from web.fixtures import dump
 
 LIFE_MS = session.LIFE_S * 1000
 SPARE = "http://testserver"
@@ -36,24 +36,24 @@ def notes(town):
     router, written = APIRouter(), []
 
     @router.get("/test/form")
-    def show(visit: SignedIn):
-        answer = page(visit, "problem.html", title="form", sentence="x")
-        answer.body += str(form_fields(visit)).encode()
+    def show(context: SignedIn):
+        answer = page(context, "problem.html", title="form", sentence="x")
+        answer.body += str(form_fields(context)).encode()
         answer.headers["content-length"] = str(len(answer.body))
         return answer
 
     @router.post("/test/notes")
-    def note(visit: Annotated[KnownPageVisit, Depends(signed_in("buyer"))]):
-        form = visit.form(Note)
+    def note(context: Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]):
+        form = context.form(Note)
 
-        def command(unit, caller):
+        def command(tx, caller):
             written.append(form.text)
             return {"text": form.text, "by": caller.party}
 
-        return redirect(f"/{visit.write(command)['text']}")
+        return redirect(f"/{context.write(command)['text']}")
 
     @router.get("/test/broken")
-    def broken(visit: SignedIn):
+    def broken(context: SignedIn):
         raise RuntimeError("a secret of the inside")
 
     town.app.include_router(router)
@@ -120,33 +120,33 @@ def test_a_session_of_the_future_does_not_count(client, town, notes):
 def test_a_revoked_token_ends_its_sessions_at_once(client, town, notes):
     town.sign_in(client, town.buyer)
     assert signed(client)
-    with town.store.begin() as unit:
-        token = unit.token_with(hash_of(town.buyer.token))
-        unit.revoke_token(token.id, at_ms=town.market.now_ms())
+    with town.store.begin() as tx:
+        token = tx.token_with(hash_of(town.buyer.token))
+        tx.revoke_token(token.id, at_ms=town.market.now_ms())
     assert not signed(client)
 
 
 def in_between(monkeypatch, what):
     """Let something happen after a visit was let in, and before it writes."""
-    carry_out = visits.carry_out
+    carry_out = page_context.carry_out
 
     def later(*arguments, **options):
         what()
         return carry_out(*arguments, **options)
 
-    monkeypatch.setattr(visits, "carry_out", later)
+    monkeypatch.setattr(page_context, "carry_out", later)
 
 
 def test_what_ends_before_a_write_stops_it(client, town, notes, monkeypatch):
     def revoke():
-        with town.store.begin() as unit:
-            token = unit.token_with(hash_of(town.buyer.token))
-            unit.revoke_token(token.id, at_ms=town.market.now_ms())
+        with town.store.begin() as tx:
+            token = tx.token_with(hash_of(town.buyer.token))
+            tx.revoke_token(token.id, at_ms=town.market.now_ms())
 
     def sign_out():
         id = client.cookies[town.cookie].partition(".")[0]
-        with town.store.begin() as unit:
-            unit.end_session(id, expires_ms=town.market.now_ms() + LIFE_MS)
+        with town.store.begin() as tx:
+            tx.end_session(id, expires_ms=town.market.now_ms() + LIFE_MS)
 
     for ends in (sign_out, revoke):
         client.cookies.clear()
@@ -165,8 +165,8 @@ def test_a_session_stays_ended_after_what_is_old_was_forgotten(client, town, not
     copied = client.cookies[town.cookie]
     town.post(client, "/sign-out", csrf=hidden(client)["csrf"])
     town.trading.time_ms += LIFE_MS - 2
-    with town.store.begin() as unit:
-        unit.purge(now_ms=town.market.now_ms())
+    with town.store.begin() as tx:
+        tx.purge(now_ms=town.market.now_ms())
     set_cookie(client, town, copied)
     assert not signed(client)
 
@@ -380,7 +380,7 @@ def test_a_fault_of_the_pages_of_problems_is_a_problem_with_headers(client, monk
     def broken(*_):
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr(problem_pages, "_answer", broken)
+    monkeypatch.setattr(problem_pages, "_problem_page", broken)
     answer = client.get("/nowhere")
     assert (answer.status_code, answer.json()["code"]) == (500, "FedbourseError")
     assert answer.headers["x-content-type-options"] == "nosniff"

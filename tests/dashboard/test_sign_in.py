@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedbourse.dashboard.pages import HEADERS
-from web.worlds import Person
+from web.fixtures import Person
+from web.servers import served
 
 
 def test_a_token_opens_a_session_and_sign_out_ends_it(client, town):
@@ -92,6 +93,57 @@ def test_every_page_has_its_headers_once(client, town):
             assert answer.headers.get_list(name) == [value], (path, name)
 
 
+def test_a_page_lets_browsers_run_nothing_else_frame_it_nowhere_and_keep_nothing(client, town):
+    for path in ("/", "/sign-in", f"/tasks/{town.open.id}", "/nowhere"):
+        headers = client.get(path).headers
+        policy = dict(
+            part.strip().partition(" ")[::2]
+            for part in headers["content-security-policy"].split(";")
+        )
+        assert policy.pop("default-src") == "'self'"
+        assert policy.pop("form-action") == "'self'"
+        assert policy == dict.fromkeys(("frame-ancestors", "base-uri", "object-src"), "'none'")
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_script_that_got_into_a_page_does_not_run(visitor):
+    page = visitor()
+    page.watch.expect("Content Security Policy")
+    page.goto("/")
+    page.evaluate("""() => {
+      const script = document.createElement("script");
+      script.textContent = "window.ran = 'inline'";
+      document.body.append(script);
+      document.body.setAttribute("onclick", "window.ran = 'handler'");
+      document.body.click();
+      const outside = document.createElement("script");
+      outside.src = "data:text/javascript,window.ran='elsewhere'";
+      document.body.append(outside);
+    }""")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.ran") is None
+
+
+def test_a_page_of_another_site_cannot_frame_ours(visitor, address):
+    async def another_site(scope, receive, send):
+        body = b"<label>Token<input></label>"
+        if scope["path"] == "/":
+            body = f"<iframe src={address}/sign-in></iframe><iframe src=/own></iframe>".encode()
+        headers = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    page = visitor()
+    page.watch.expect("outside|frame")
+    with served(another_site) as elsewhere:
+        page.goto(elsewhere)
+        ours, own = page.main_frame.child_frames
+        own.get_by_label("Token").wait_for()
+        page.wait_for_timeout(500)
+        assert ours.get_by_label("Token").count() == 0
+
+
 def test_a_person_signs_in_by_keyboard_and_out(visitor, town):
     page = visitor()
     page.goto("/")
@@ -112,13 +164,13 @@ def test_signing_out_forgets_what_pages_kept_in_the_browser(visitor, town):
     page = visitor(who=town.buyer)
     page.evaluate("""() => {
       for (const store of [sessionStorage, localStorage]) {
-        for (const key of ["fedbourse records 1", "fedbourse judged 1", "another"]) store[key] = 1;
+        for (const key of ["fedbourse records 1", "fedbourse evaluated 1", "other"]) store[key] = 1;
       }
     }""")
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("link", name="Sign in").wait_for()
     kept = page.evaluate("[Object.keys(sessionStorage), Object.keys(localStorage)]")
-    assert kept == [["another"], ["another"]]
+    assert kept == [["other"], ["other"]]
 
 
 def test_the_sign_in_is_readable_by_everybody(looked_at):

@@ -15,25 +15,28 @@ from itertools import product
 
 import pytest
 
-from dashboard.town import Town
+from dashboard.fixtures import Town
 from fedbourse.dashboard import app as pages
-from fedbourse.market import buying, selling, task_money, view
-from fedbourse.market.task import State
+from fedbourse.market import task_money, views
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.records import State
 from fedbourse.storage import SqlStore
+from fedbourse.testing.databases import fresh_url
+from fedbourse.testing.trading import BUYER, card
 from fedbourse.web import app as api
-from market.trading import BUYER, card
 from web.clients import TestClient
-from web.worlds import asked, send
+from web.fixtures import asked, send
 
 OWNERS = 6
 ADDRESSES = [
-    prefix + route.path
+    prefix + route.path  # type: ignore[attr-defined]
     for prefix, routers in (("/v1", api.ROUTERS), ("", pages.ROUTERS))
     for router in routers
     for route in router.routes
     # A stream gives the events that /events lists, and does not end; the form of a new card says
     # what the form itself supposes, at length.
-    if "GET" in route.methods and not route.path.endswith(("/stream", "/buy/new"))
+    if "GET" in route.methods and not route.path.endswith(("/stream", "/buy/new"))  # type: ignore[attr-defined]
 ]
 REWARDS = "rewards=1,2.5"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
@@ -46,13 +49,14 @@ _NAMES = re.compile(
 class Watched:
     """A market with one task, and its buyer, who looks at all there is."""
 
-    def __init__(self, store, values, **items):
+    def __init__(self, store, values, opened, **items):
         self.town = Town(store)
         self.trading = self.town.trading
         self.owners = self.trading.owners(*values)
-        self.task = self.trading.do(buying.create, BUYER, card(**items))
-        self.client = TestClient(
-            self.town.app, base_url="http://testserver", follow_redirects=False
+        self.task = self.trading.do(buyer_commands.create, BUYER, card(**items))
+        # Entered, it keeps one event loop; else it starts one for each of thousands of requests.
+        self.client = opened.enter_context(
+            TestClient(self.town.app, base_url="http://testserver", follow_redirects=False)
         )
         assert self.town.sign_in(self.client, self.town.buyer).status_code == 303
 
@@ -76,7 +80,7 @@ class Watched:
                     path = path.replace(f"{{{key}}}", value)
                 yield path
 
-    def look(self):
+    def observe(self):
         """Return the numbers at every address, by what stands for the address in both markets."""
         seen = {}
         for path in self.paths():
@@ -103,7 +107,7 @@ class Watched:
 
     def interest(self, owner, value):
         said = {"value": value, "previous": self.task.card.digest}
-        self.trading.do(selling.register_interest, owner.caller, self.task.id, **said)
+        self.trading.do(owner_commands.register_interest, owner.caller, self.task.id, **said)
 
 
 def values_of(seed):
@@ -111,34 +115,35 @@ def values_of(seed):
 
 
 @contextmanager
-def markets(folder, *values, **items):
+def markets(request, *values, **items):
     """Open a market for each list of values."""
     with ExitStack() as opened:
         made = []
-        for number, each in enumerate(values):
-            store = opened.enter_context(SqlStore(f"sqlite:///{folder / str(number)}.db"))
-            made.append(Watched(store, each, **items))
+        for each in values:
+            url = opened.enter_context(fresh_url("sqlite", request))
+            store = opened.enter_context(SqlStore(url))
+            made.append(Watched(store, each, opened, **items))
         yield made
 
 
 @pytest.fixture
-def pair(tmp_path):
+def pair(request):
     """Two markets whose owners have other values."""
     items = {"reward": "best-reported", "max_reward": 20.0, "rounds": 4}
-    with markets(tmp_path, values_of(1), values_of(2), **items) as made:
+    with markets(request, values_of(1), values_of(2), **items) as made:
         yield made
 
 
 @pytest.fixture
-def twins(tmp_path):
+def twins(request):
     """Two markets with the same owners."""
-    with markets(tmp_path, values_of(1), values_of(1)) as made:
+    with markets(request, values_of(1), values_of(1)) as made:
         yield made
 
 
 def differences(pair, *, but=()):
     """Return the addresses at which the two buyers see other numbers."""
-    one, other = (each.look() for each in pair)
+    one, other = (each.observe() for each in pair)
     assert set(one) == set(other)
     assert sum(status == 200 for status, _ in one.values()) > 20
     return {path for path in one if one[path] != other[path] and not path.endswith(but)}
@@ -150,13 +155,13 @@ def lives(pair):
     What is yielded is the endings of addresses that may tell sums over five owners or more.
     """
     for each in pair:
-        each.trading.do(buying.open_task, BUYER, each.task.id, confirm_upfront=True)
+        each.trading.do(buyer_commands.open_task, BUYER, each.task.id, confirm_upfront=True)
     for place in range(OWNERS):
         for each in pair:
             each.interest(each.owners[place], each.owners[place].value)
         yield ("/what-if",) if place >= 4 else ()
     for each in pair:
-        each.task = each.trading.do(buying.announce, BUYER, each.task.id)
+        each.task = each.trading.do(buyer_commands.announce, BUYER, each.task.id)
 
 
 def test_nothing_of_a_single_owner_shows_while_values_are_told(pair):
@@ -166,11 +171,11 @@ def test_nothing_of_a_single_owner_shows_while_values_are_told(pair):
 
 def announced(each, **items):
     """Publish a task with a reward that is fixed, for which owners tell nothing."""
-    each.task = each.trading.do(buying.create, BUYER, card(rounds=4, reward=10.0, **items))
-    each.trading.do(buying.open_task, BUYER, each.task.id, confirm_upfront=True)
+    each.task = each.trading.do(buyer_commands.create, BUYER, card(rounds=4, reward=10.0, **items))
+    each.trading.do(buyer_commands.open_task, BUYER, each.task.id, confirm_upfront=True)
     for owner in each.owners:
         each.interest(owner, None)
-    each.task = each.trading.do(buying.announce, BUYER, each.task.id)
+    each.task = each.trading.do(buyer_commands.announce, BUYER, each.task.id)
 
 
 def test_nothing_of_a_single_owner_shows_while_a_tick_is_open(pair):
@@ -200,7 +205,7 @@ def test_whose_answer_is_missing_does_not_show(twins):
         for place in range(OWNERS - 1):
             for each, absent in zip(twins, (round, OWNERS - 1 - round), strict=True):
                 who = [owner for at, owner in enumerate(each.owners) if at != absent][place]
-                each.trading.answer(who, each.now())
+                each.trading.update(who, each.now())
             assert not differences(twins)
         for each in twins:
             each.trading.wait(each.task.card.deadlines.round_s)
@@ -211,11 +216,11 @@ def test_whose_answer_is_missing_does_not_show(twins):
 def test_no_difference_between_two_looks_is_an_owners_number(pair):
     market = pair[0]
     announced(market)
-    told, before = set(), market.look()
+    told, before = set(), market.observe()
 
     def looked():
         nonlocal before
-        after = market.look()
+        after = market.observe()
         for path, (_, numbers) in after.items():
             came, went = numbers - before[path][1], before[path][1] - numbers
             for new in came:
@@ -236,7 +241,7 @@ def test_no_difference_between_two_looks_is_an_owners_number(pair):
     market.trading.advance()
     for place, owner in enumerate(market.owners):
         if place != 3:
-            market.trading.answer(owner, market.now())
+            market.trading.update(owner, market.now())
             looked()
     market.trading.wait(task.card.deadlines.round_s)
     looked()
@@ -248,12 +253,12 @@ def test_no_difference_between_two_looks_is_an_owners_number(pair):
 def secrets_of(market):
     """Return what nobody but an owner and the auditors should know, in every unit."""
     found = [owner.value for owner in market.owners]
-    with market.trading.store.read() as unit:
-        for line in unit.lines(market.task.id):
+    with market.trading.store.read() as tx:
+        for line in tx.allocations(market.task.id):
             found += [line.budget, line.budget / 4, line.payment, line.payment / 4]
             found += [line.payment / 1e6, line.payment / 4e6]
         for owner in market.owners:
-            found += [reply.budget for reply in unit.replies_of(market.task.id, owner.name)]
+            found += [reply.budget for reply in tx.replies_of(market.task.id, owner.name)]
     return found
 
 
@@ -272,8 +277,8 @@ def real_balance(caller, task, held):
 def sum_of_replies(self, task):
     with_budgets = [
         reply.budget
-        for replies in self._unit.replies(
-            task.id, [each.owner for each in self._unit.interests(task.id)]
+        for replies in self._tx.replies(
+            task.id, [each.owner for each in self._tx.interests(task.id)]
         ).values()
         for reply in replies
         if reply.tick == task.tick
@@ -287,13 +292,13 @@ def test_a_market_that_shows_its_escrow_is_caught(twins, monkeypatch):
     for each, absent in zip(twins, (0, OWNERS - 1), strict=True):
         for place, owner in enumerate(each.owners):
             if place != absent:
-                each.trading.answer(owner, each.now())
+                each.trading.update(owner, each.now())
         each.trading.wait(each.task.card.deadlines.round_s)
     assert {"/v1/accounts/escrow:TASK", "/tasks/TASK", "/buy"} <= differences(twins)
 
 
 def test_a_page_that_shows_the_sum_so_far_is_caught(pair, monkeypatch):
-    monkeypatch.setattr(view.View, "waited_for", sum_of_replies)
+    monkeypatch.setattr(views.View, "waited_for", sum_of_replies)
     for each in pair:
         announced(each)
         each.trading.plan(each.owners[0], each.now())

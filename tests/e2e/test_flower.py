@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from fedbourse.bootstrap.flower_device import FlowerDevice
+from fedbourse.flower.device import FlowerDevice
 
 DATA = ["--data", "synthetic:d=20,n=3000", "--samples", "100", "--step-size", "2", "--json"]
 
@@ -126,7 +126,7 @@ def test_a_simulation_on_ray_is_the_training_of_one_process(tmp_path: Path) -> N
     assert simulation.document["accuracy"] == local.document["accuracy"]
     for i, budget in enumerate((0.5, 1, 1.5, 2)):
         line = simulation.document["owners"][i]
-        assert line["answered"] == 3
+        assert line["delivered"] == 3
         assert line["spent_rho"] == spent(simulation.folder, i) <= budget
         assert line["spent_rho"] == pytest.approx(budget)
     assert none_left_behind(simulation.folder)
@@ -146,7 +146,7 @@ def test_after_a_killed_superlink_the_same_command_ends_in_the_same_model(tmp_pa
     assert none_left_behind(tmp_path / "stock")
 
     again = run(tmp_path / "stock", *options, "--engine", "flower")
-    assert [line["answered"] for line in again.document["owners"]] == [2, 2, 2]
+    assert [line["delivered"] for line in again.document["owners"]] == [2, 2, 2]
     assert "round 1/2" not in again.stderr
     local = run(tmp_path / "local", *options)
     np.testing.assert_allclose(again.model, local.model, rtol=0, atol=1e-9)
@@ -159,7 +159,7 @@ def test_a_killed_supernode_is_a_dropout(tmp_path: Path) -> None:
     os.kill(training.started()["supernode-owner-1"], signal.SIGKILL)
     document = training.end().document
     assert document["noise"] == "exact"
-    assert [line["answered"] for line in document["owners"]] == [2, 1, 2]
+    assert [line["delivered"] for line in document["owners"]] == [2, 1, 2]
     assert spent(tmp_path, 1) <= 0.5
     assert none_left_behind(tmp_path)
 

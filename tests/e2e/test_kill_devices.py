@@ -1,7 +1,7 @@
 """Real devices and the real server, ended at every durable step of a trade: no side loses or gains.
 
 Every transaction of every device is struck before its COMMIT and after it, from enrolment to the
-end of the task; then every transaction of the server while live devices train. ``agent_process``
+end of the task; then every transaction of the server while live devices train. ``device_process``
 says how devices are struck, ``network`` what must hold after each start.
 """
 
@@ -14,11 +14,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from e2e import supervised
-from e2e.device_faults import FAULTS
-from e2e.market_process import DONE
-from e2e.network import CARD, Devices, LawBroken, Network, device_accounts, devices
-from e2e.supervised import Launcher, Supervised, launcher
+from fedbourse.testing.e2e import supervised
+from fedbourse.testing.e2e.device_faults import FAULTS
+from fedbourse.testing.e2e.market_process import DONE
+from fedbourse.testing.e2e.network import (
+    CARD,
+    Devices,
+    InvariantBroken,
+    Network,
+    device_accounts,
+    devices,
+)
+from fedbourse.testing.e2e.supervised import Launcher, Supervised, launcher
 
 OWNERS = 2
 STEPS = {"enrol", "create", "joined", "agree", "signed", "charge", "store", "receipt", "close",
@@ -69,8 +76,8 @@ def test_devices_killed_at_every_step_sell_what_they_agreed_to(forks, folder: Pa
         kills = sum(device.starts - 1 for device in network.devices)
         assert kills == len(struck) >= 20 * OWNERS
         assert network.checks >= kills
-        answers = network.market.records().tables["answers"]
-        assert len(answers) == OWNERS * CARD["rounds"]
+        updates = network.market.records().tables["updates"]
+        assert len(updates) == OWNERS * CARD["rounds"]
 
 
 def test_devices_killed_at_every_step_of_a_restart_spend_one_budget(forks, folder: Path) -> None:
@@ -111,7 +118,7 @@ def test_devices_killed_at_every_step_of_a_restart_spend_one_budget(forks, folde
 def test_a_server_killed_at_every_step_of_training_finds_its_devices_again(
     forks, folder: Path
 ) -> None:
-    kinds = ("interest", "plan", "sign", "answer", "clock-round", "clock-training")
+    kinds = ("interest", "plan", "sign", "update", "scheduler-round", "scheduler-training")
     places = ("before", "middle", "after")
     server = {"places": places, "places_again": ("before", "after"), "only": kinds}
     with trading(forks, folder, server=server, named=True) as network:
@@ -124,17 +131,17 @@ def test_a_server_killed_at_every_step_of_training_finds_its_devices_again(
             struck.setdefault(line["step"], set()).add(line["place"])
         done = {step: hit - {DONE} for step, hit in struck.items() if hit - {DONE}}
         assert {step.partition("/")[0] for step in done} == set(kinds)
-        answers = [step for step in done if step.startswith("answer/")]
-        assert len(answers) == OWNERS * CARD["rounds"]
+        updates = [step for step in done if step.startswith("update/")]
+        assert len(updates) == OWNERS * CARD["rounds"]
         assert all(hit >= {"before", "after"} for hit in done.values())
         assert network.market.starts - 1 == sum(map(len, done.values())) >= 25
         assert all(device.starts == 1 for device in network.devices)  # they never had to end
 
 
 CAUGHT = {
-    "answers_before_it_charges": "different answers left",
-    "sends_before_it_stores": "different answers left|was not stored",
-    "draws_again_for_a_repeated_question": "different answers left|was not stored",
+    "sends_before_it_charges": "different updates left",
+    "sends_before_it_stores": "different updates left|was not stored",
+    "draws_again_for_a_repeated_request": "different updates left|was not stored",
     "forgets_to_reserve": "without a reserved budget",
     "keeps_reserved_what_it_gave_up": "two budgets of one task are reserved",
 }
@@ -148,27 +155,27 @@ def test_a_device_that_works_in_another_order_is_caught(fault: str, forks, folde
     life = {"places": ("before", "after"), "fault": fault}
     with trading(forks, folder, decliners=decliners, **life) as network:
         task = network.publish()
-        with pytest.raises(LawBroken, match=CAUGHT[fault]):
+        with pytest.raises(InvariantBroken, match=CAUGHT[fault]):
             network.run(task)
 
 
 @pytest.mark.parametrize(
-    ("fault", "place", "law"),
+    ("fault", "place", "sentence"),
     [
-        ("answers_before_the_commit", "before", "was given, and is lost"),
+        ("responds_before_the_commit", "before", "was given, and is lost"),
         ("pays_in_a_second_transaction", "after", "owners were paid .* have earned"),
     ],
 )
 def test_a_server_that_works_in_another_order_is_caught(
-    fault: str, place: str, law: str, forks, folder: Path
+    fault: str, place: str, sentence: str, forks, folder: Path
 ) -> None:
     with trading(forks, folder, named=True) as network:
         task = network.publish()
         market = network.market
         network.until(lambda: network.task(task)["interested"] == OWNERS)
         market.kill()
-        strikes = {"places": (place,), "places_again": (place,), "only": ("answer",)}
+        strikes = {"places": (place,), "places_again": (place,), "only": ("update",)}
         market.life = replace(market.life, fault=fault, **strikes)
         market.start()
-        with pytest.raises((LawBroken, supervised.LawBroken), match=law):
+        with pytest.raises((InvariantBroken, supervised.InvariantBroken), match=sentence):
             network.run(task)

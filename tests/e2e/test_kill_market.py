@@ -1,9 +1,9 @@
 """The real server, ended at every durable step: nothing acknowledged is lost, and all goes on.
 
 Every write of two trades, and everything that the market does by itself, is struck before its
-COMMIT reaches the database, and again after it: a client that repeats itself gets the one answer
-that was kept. ``market_process`` says how, ``laws`` what must hold after each start, and ``trade``
-what happens.
+COMMIT reaches the database, and again after it: a client that repeats itself gets the one response
+that was kept. ``market_process`` says how, ``invariants`` what must hold after each start, and
+``trade`` what happens.
 """
 
 from collections.abc import Iterator
@@ -13,22 +13,23 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from e2e.faults import FAULTS
-from e2e.market_process import DONE, LOG
-from e2e.supervised import Launcher, LawBroken, Supervised, launcher
-from e2e.trade import Trade
+from fedbourse.testing.e2e.faults import FAULTS
+from fedbourse.testing.e2e.market_process import DONE, LOG
+from fedbourse.testing.e2e.supervised import InvariantBroken, Launcher, Supervised, launcher
+from fedbourse.testing.e2e.trade import Trade
 
 WRITES = {
     "token", "revoke", "enrolment", "enrol", "deposit", "create", "open", "interest", "announce",
-    "plan", "sign", "decline", "train", "answer", "cancel", "erase", "withdraw",
+    "plan", "sign", "decline", "train", "update", "cancel", "erase", "withdraw",
     "confirm", "return",
 }  # fmt: skip
 BY_ITSELF = {
-    "clock-announced", "clock-ticked", "clock-last-tick", "clock-restarted", "clock-signed",
-    "clock-training", "clock-round", "clock-payout", "clock-purge",
+    "scheduler-announced", "scheduler-ticked", "scheduler-last-tick", "scheduler-restarted",
+    "scheduler-signed", "scheduler-training", "scheduler-round", "scheduler-payout",
+    "scheduler-purge",
 }  # fmt: skip
 START = {"start-create-fedbourse_version", "start-operator", "start-update-payouts"}
-WITHOUT_A_NAME = {"clock-purge", *START}
+WITHOUT_A_NAME = {"scheduler-purge", *START}
 """Steps that are known by their end only, so that they have no middle."""
 
 
@@ -75,7 +76,7 @@ def check_that_every_step_was_struck(market: Supervised, kinds: set[str]) -> int
     seen: set[str] = set()
     for step, places in struck.items():
         kind = step.partition("/")[0]
-        if kind == "clock-purge" and market.database_starts:
+        if kind == "scheduler-purge" and market.database_starts:
             places.add("lost")  # a purge that failed has time: it is tried again after minutes
         wanted = set(market.life.places_again if kind in seen else market.life.places)
         assert places - {DONE} == wanted - ({"middle"} if kind in WITHOUT_A_NAME else set()), step
@@ -133,14 +134,14 @@ def test_a_market_outlives_its_database_at_every_step(
         assert market.starts <= 1 + 2 * len(START)  # but for its start it ran all the time
 
 
-# What is enough to strike, and what the laws say then.
+# What is enough to strike, and what the invariants say then.
 CAUGHT = {
-    "answers_before_the_commit": (("before",), (), "acknowledged, and lost"),
-    "forgets_what_it_answered": (("after",), (), "what was answered is not kept"),
-    "pays_in_a_second_transaction": (("after",), ("answer",), "owners were paid .* have earned"),
+    "responds_before_the_commit": (("before",), (), "acknowledged, and lost"),
+    "forgets_its_responses": (("after",), (), "the response is not kept"),
+    "pays_in_a_second_transaction": (("after",), ("update",), "owners were paid .* have earned"),
     "marks_payouts_before_it_hands_them_over": (
         ("after",),
-        ("clock-payout",),
+        ("scheduler-payout",),
         "marked as handed over, and was not",
     ),
 }
@@ -150,9 +151,9 @@ CAUGHT = {
 def test_a_server_that_works_in_another_order_is_caught(
     fault: str, forks: Launcher, folder: Path
 ) -> None:
-    places, only, law = CAUGHT[fault]
+    places, only, sentence = CAUGHT[fault]
     with (
         trading(forks, folder, fault=fault, places=places, places_again=places, only=only) as trade,
-        pytest.raises(LawBroken, match=law),
+        pytest.raises(InvariantBroken, match=sentence),
     ):
         trade.run()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbourse.wire.messages import earned
+from fedbourse.protocol.messages import earned
 
 WAIT_S = 240
 
@@ -61,7 +61,7 @@ def who_came_back_is_paid_in_full_also_after_a_kill(demo) -> None:
     assert [device["device"] for device in returned if device["killed"]] == ["cat"]
     for device in returned:
         assert device["state"] == "ended"
-        assert device["answered"] == device["own_answered"] == demo["rounds"]
+        assert device["delivered"] == device["own_delivered"] == demo["rounds"]
         assert device["earned_micro"] == device["own_earned_micro"] == device["payment_micro"]
         assert device["spent"] == pytest.approx(device["budget"], rel=1e-9)
 
@@ -69,13 +69,13 @@ def who_came_back_is_paid_in_full_also_after_a_kill(demo) -> None:
 def who_stayed_away_keeps_what_it_earned_and_the_rest_goes_to_the_fund(demo) -> None:
     (gone,) = (device for device in demo["devices"] if not device["returned"])
     rounds = demo["rounds"]
-    assert 0 < gone["answered"] < rounds
-    due = earned(gone["payment_micro"], answered=gone["answered"], rounds=rounds)
+    assert 0 < gone["delivered"] < rounds
+    due = earned(gone["payment_micro"], delivered=gone["delivered"], rounds=rounds)
     assert gone["earned_micro"] == due
     assert demo["money_micro"]["fund"] == gone["payment_micro"] - due
-    # It may have been killed between an answer and its receipt, never with more spent than that.
-    assert gone["own_answered"] - gone["answered"] in (0, 1)
-    assert gone["spent"] <= gone["budget"] * (gone["answered"] + 1) / rounds * (1 + 1e-9)
+    # It may have been killed between an update and its receipt, never with more spent than that.
+    assert gone["own_delivered"] - gone["delivered"] in (0, 1)
+    assert gone["spent"] <= gone["budget"] * (gone["delivered"] + 1) / rounds * (1 + 1e-9)
 
 
 def everybody_recomputes_the_same(demo) -> None:
@@ -92,13 +92,13 @@ def the_model_is_worth_having_and_nothing_is_left_running(demo) -> None:
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path) -> None:
-    (tmp_path / "mine").write_text("")
+    (tmp_path / "participation").write_text("")
     done = subprocess.run(
         command(tmp_path), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 5
     assert "must be a new or an empty folder" in done.stderr
-    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+    assert [each.name for each in tmp_path.iterdir()] == ["participation"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])

@@ -13,7 +13,7 @@ import pytest
 
 from fedbourse import InvalidFile, InvalidGame, MissingExtra, equilibrium, owners_in
 from fedbourse.files import owners
-from fedbourse.game import readings
+from fedbourse.game.outofcore import convex_stream
 from files.writing import write
 
 ROWS = [1.0, 2.0, 3.0]
@@ -38,16 +38,16 @@ BAD = {
     "below 0": ({"b.csv": "value\n1\n-2\n"}, r"values\[1\] of b\.csv must .* found -2"),
     "another column": ({"b.parquet": {"nu": ROWS}}, r"b\.parquet must have one column 'value'; it"),
     "a column twice": ({"b.csv": "value,value\n1,2\n"}, r"b\.csv must have one column 'value'"),
-    "a ragged row": ({"b.csv": "id,value\n1,2\n3\n"}, r"not a whole .csv file: row 1 \(line 3\)"),
+    "a ragged row": ({"b.csv": "id,value\n1,2\n3\n"}, r"not a valid .csv file: row 1 \(line 3\)"),
     "another encoding": ({"b.csv": b"valu\xe9\n1\n"}, r"b\.csv is not UTF-8 text: byte 4"),
     "utf-16": ({"b.csv": "value\n1\n2\n".encode("utf-16")}, r"b\.csv is not UTF-8 text: byte 0"),
     "noise": ({"b.csv": bytes(range(1, 128)) * 9}, r"b\.csv"),
     "nothing": ({"b.csv": ""}, r"b\.csv is empty; it must hold"),
     "blank lines": ({"b.csv": "\n\n"}, r"b\.csv is empty; it must hold"),
     "no bytes": ({"b.parquet": b""}, r"b\.parquet is empty; it must hold"),
-    "no table": ({"b.parquet": b"PAR1" * 9}, r"b\.parquet is not a whole \.parquet file: "),
-    "no Arrow": ({"b.arrow": b"ARROW1" * 9}, r"b\.arrow is not a whole \.arrow file: "),
-    "no Feather": ({"b.feather": b"FEA1" * 9}, r"b\.feather is not a whole \.(arrow|feather) file"),
+    "no table": ({"b.parquet": b"PAR1" * 9}, r"b\.parquet is not a valid \.parquet file: "),
+    "no Arrow": ({"b.arrow": b"ARROW1" * 9}, r"b\.arrow is not a valid \.arrow file: "),
+    "no Feather": ({"b.feather": b"FEA1" * 9}, r"b\.feather is not a valid \.(arrow|feather) file"),
 }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_a_truncated_file_is_named(tmp_path, kind, share) -> None:
     write(file, {"value": [float(i) for i in range(1, 5000)]})
     data = file.read_bytes()
     file.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(InvalidFile, match=rf"a\{kind} is not a whole \{kind}"):
+    with pytest.raises(InvalidFile, match=rf"a\{kind} is not a valid \{kind}"):
         equilibrium(owners_in(file), reward=1.0)
 
 
@@ -87,7 +87,7 @@ def test_damage_within_a_file_is_named(tmp_path) -> None:
     pq.write_table(pa.table({"value": [float(i) for i in range(1, 5000)]}), file)
     data = file.read_bytes()
     file.write_bytes(data[:4] + b"x" * 60 + data[64:])
-    with pytest.raises(InvalidFile, match=r"a\.parquet is not a whole \.parquet file"):
+    with pytest.raises(InvalidFile, match=r"a\.parquet is not a valid \.parquet file"):
         equilibrium(owners_in(file), reward=1.0)
 
 
@@ -103,7 +103,7 @@ def test_which_files_and_which_column(tmp_path) -> None:
         with pytest.raises(InvalidFile, match=words):
             owners_in(tmp_path / path)
     for options, words in [
-        ({}, "a.csv has the columns a, b; say which one, with column="),
+        ({}, "a.csv has the columns a, b; name one, with column="),
         ({"column": "c"}, "a.csv must have one column 'c'; it has a, b"),
         ({"column": "a", "names": "c"}, "a.csv must have one column 'c'; it has a, b"),
     ]:
@@ -165,7 +165,7 @@ def test_permission_denied(tmp_path, monkeypatch) -> None:
 
 
 def test_a_file_that_shrinks_between_readings(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(readings, "KEPT", 0)  # so that it is read again
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", 0)  # so that it is read again
     lay(tmp_path, "a.csv", "value\n1\n2\n3\n")
     stream, read = owners_in(tmp_path), []
 

@@ -25,9 +25,9 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level
 def example() -> str:
     """Return the program that the page marks as run here."""
     marker = r"<!-- run by tests/files/test_many_owners.py -->\n```python\n(.*?)```"
-    found = re.search(marker, PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    return found[1]
+    result = re.search(marker, PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert result is not None
+    return result[1]
 
 
 def test_the_cluster_example_finds_the_participants_of_all_files(tmp_path) -> None:
@@ -45,8 +45,8 @@ def test_the_cluster_example_finds_the_participants_of_all_files(tmp_path) -> No
     shutil.rmtree(temp, ignore_errors=True)
     assert done.returncode == 0, done.stderr[-2000:]
     known = equilibrium(values, reward=100).participants.tolist()
-    found = sorted(ast.literal_eval(done.stdout.strip().splitlines()[-1]))
-    assert found == [(f"{i // 1000}.parquet", i % 1000) for i in known]
+    result = sorted(ast.literal_eval(done.stdout.strip().splitlines()[-1]))
+    assert result == [(f"{i // 1000}.parquet", i % 1000) for i in known]
 
 
 def test_the_cluster_example_is_ten_lines_or_so() -> None:

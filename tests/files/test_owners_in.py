@@ -33,12 +33,12 @@ KINDS = [".parquet", ".csv", ".arrow", ".feather"]
 def test_the_same_participants_as_in_memory_by_file_and_row(tmp_path, kind) -> None:
     parts(tmp_path, kind)
     known = equilibrium(VALUES, reward=9.0)
-    found = equilibrium(owners_in(tmp_path), reward=9.0)
-    assert found.owners == 3000
-    assert found.participants.tolist() == known.participants.tolist()
-    np.testing.assert_array_equal(found.budgets, known.budgets)
+    result = equilibrium(owners_in(tmp_path), reward=9.0)
+    assert result.owners == 3000
+    assert result.participants.tolist() == known.participants.tolist()
+    np.testing.assert_array_equal(result.budgets, known.budgets)
     where = [(f"part-{i // 1000}{kind}", i % 1000) for i in known.participants.tolist()]
-    assert found.who == where
+    assert result.who == where
     named = equilibrium(owners_in(tmp_path, names="id"), reward=9.0)
     assert named.who == [f"{i // 1000}-{i % 1000}" for i in known.participants.tolist()]
 
@@ -47,22 +47,22 @@ def test_the_same_participants_as_in_memory_by_file_and_row(tmp_path, kind) -> N
 def test_other_costs_read_the_files_again(tmp_path, cost) -> None:
     parts(tmp_path, ".parquet")
     known = equilibrium(VALUES, reward=9.0, cost=cost)
-    found = equilibrium(owners_in(tmp_path), reward=9.0, cost=cost)
-    assert found.total_budget == pytest.approx(known.total_budget, rel=1e-12)
+    result = equilibrium(owners_in(tmp_path), reward=9.0, cost=cost)
+    assert result.total_budget == pytest.approx(known.total_budget, rel=1e-12)
     last = int(known.participants[-1])
-    assert found.who[-1] == (f"part-{last // 1000}.parquet", last % 1000)
+    assert result.who[-1] == (f"part-{last // 1000}.parquet", last % 1000)
 
 
 def test_the_order_of_files_changes_nobody(tmp_path) -> None:
-    answers = []
+    outcomes = []
     pieces = np.array_split(VALUES, 3)
     for turn, order in enumerate(itertools.permutations(range(3))):
         for place, i in enumerate(order):
             ids = [f"{i}-{row}" for row in range(1000)]
             write(tmp_path / str(turn) / f"{place}.parquet", {"id": ids, "value": pieces[i]})
-        found = equilibrium(owners_in(tmp_path / str(turn), names="id"), reward=9.0)
-        answers.append((sorted(found.who), found.total_budget))
-    assert all(answer == answers[0] for answer in answers)
+        result = equilibrium(owners_in(tmp_path / str(turn), names="id"), reward=9.0)
+        outcomes.append((sorted(result.who), result.total_budget))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
 @pytest.mark.parametrize("groups", [7, 100, 2000])
@@ -113,8 +113,8 @@ def test_every_way_to_write_csv(tmp_path, text) -> None:
 
 def test_whole_numbers_that_become_fractions_late_in_a_csv_file(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("value\n" + "3\n" * 400_000 + "2.5\n")
-    found = equilibrium(owners_in(tmp_path / "a.csv"), reward=1.0)
-    assert found.owners == 400_001
+    result = equilibrium(owners_in(tmp_path / "a.csv"), reward=1.0)
+    assert result.owners == 400_001
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ def test_numbers_of_every_type(tmp_path, kind) -> None:
     write(tmp_path / "a.feather", {"value": column})
     if kind != "float16":
         write(tmp_path / "a.parquet", {"value": column})
-    found = equilibrium(owners_in(tmp_path / "*"), reward=1.0)
-    assert {row for _, row in found.who} == {0, 3}
+    result = equilibrium(owners_in(tmp_path / "*"), reward=1.0)
+    assert {row for _, row in result.who} == {0, 3}
 
 
 def test_categories_of_numbers_and_names_of_any_type(tmp_path) -> None:
     columns = {"value": pa.array([1.0, 9.0, 1.0]).dictionary_encode(), "day": pa.array([1, 2, 3])}
     columns["day"] = columns["day"].cast("int32").cast("date32")
     write(tmp_path / "a.arrow", columns)
-    found = equilibrium(owners_in(tmp_path / "a.arrow", names="day"), reward=1.0)
-    assert [str(day) for day in found.who] == ["1970-01-02", "1970-01-04"]
+    result = equilibrium(owners_in(tmp_path / "a.arrow", names="day"), reward=1.0)
+    assert [str(day) for day in result.who] == ["1970-01-02", "1970-01-04"]
 
 
 def test_what_a_path_means(tmp_path, monkeypatch) -> None:
@@ -179,7 +179,7 @@ def test_who_stops_early_leaves_no_thread_behind(tmp_path) -> None:
     for _ in range(5):
         chunks = owners_in(tmp_path).chunks()
         next(chunks)
-        chunks.close()
+        chunks.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
 
 
@@ -187,9 +187,9 @@ def test_half_a_million_owners_in_three_files(tmp_path) -> None:
     values = np.random.default_rng(1).lognormal(0, 1, 600_000) + 1
     parts(tmp_path, ".parquet", values, row_group_size=50_000)
     known = equilibrium(values, reward=100.0)
-    found = equilibrium(owners_in(tmp_path), reward=100.0)
-    assert found.participants.tolist() == known.participants.tolist()
-    assert found.total_budget == known.total_budget
+    result = equilibrium(owners_in(tmp_path), reward=100.0)
+    assert result.participants.tolist() == known.participants.tolist()
+    assert result.total_budget == known.total_budget
     shutil.rmtree(tmp_path)
 
 

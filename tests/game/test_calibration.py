@@ -20,12 +20,12 @@ TRAINING = Training(dimension=100, step_size=1.0, iterations=50, samples=100)
 
 def observed(truth: Accuracy, *, spread: float = 0.0, count: int = 12) -> list[Observation]:
     rng = np.random.default_rng(0)
-    found = []
+    result = []
     for scale in np.geomspace(0.01, 100, count):
         precisions = scale * truth.noise * rng.uniform(0.2, 2.0, size=5)
         level = truth.of(precisions, 9) + spread * rng.standard_normal()
-        found.append(Observation(precisions, 9, float(np.clip(level, 0, 1))))
-    return found
+        result.append(Observation(precisions, 9, float(np.clip(level, 0, 1))))
+    return result
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_the_coefficient_multiplies_all_noise() -> None:
 def test_best_reward_takes_the_fitted_model(model) -> None:
     fitted = calibrate(observed(Accuracy(model, chance=0.5, ceiling=0.9, noise=0.04)), model=model)
     values = np.random.default_rng(1).uniform(1, 5, 200)
-    offer = best_reward(values, TRAINING, weight=20, accuracy=fitted.accuracy)
+    offer = best_reward(values, TRAINING, accuracy_value=20, accuracy=fitted.accuracy)
     assert offer.reward > 0
     for step in (0.9, 1.1):
         other = offer.equilibrium.budgets * step
@@ -72,8 +72,8 @@ def test_best_reward_takes_the_fitted_model(model) -> None:
 def test_a_coefficient_moves_the_closed_form() -> None:
     """Precision, linear cost: R* = sqrt(gain c a tau) - c a tau."""
     accuracy = Accuracy("precision", chance=0.5, ceiling=0.9, noise=0.25)
-    offer = best_reward([1.0, 1.0], TRAINING, weight=50, accuracy=accuracy)
-    h = 0.25 * TRAINING.noise_factor * offer.equilibrium.threshold
+    offer = best_reward([1.0, 1.0], TRAINING, accuracy_value=50, accuracy=accuracy)
+    h = 0.25 * TRAINING.noise_factor * offer.equilibrium.cutoff
     assert offer.reward == pytest.approx(np.sqrt(50 * 0.4 * h) - h, rel=1e-9)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse import InvalidGame, best_response, equilibrium, regret
-from oracles import COSTS, brute_force_regret
+from fedbourse.testing.oracles import COSTS, brute_force_regret
 
 profiles = st.lists(st.tuples(st.floats(0.1, 10.0), st.floats(0.0, 3.0)), min_size=2, max_size=8)
 
@@ -18,8 +18,8 @@ def test_linear_regret_is_exact_for_any_profile(profile, reward) -> None:
     values, budgets = zip(*profile, strict=True)
     if sum(b > 1e-6 for b in budgets) < 2:
         return
-    found = regret(values, budgets, reward=reward)
-    assert found == pytest.approx(
+    result = regret(values, budgets, reward=reward)
+    assert result == pytest.approx(
         brute_force_regret(values, budgets, reward, COSTS["linear"]), rel=1e-6, abs=1e-9
     )
 
@@ -30,9 +30,9 @@ def test_convex_regret_is_never_too_small(cost, profile, reward) -> None:
     values, budgets = zip(*profile, strict=True)
     if sum(b > 1e-6 for b in budgets) < 2:
         return
-    found = regret(values, budgets, reward=reward, cost=cost)
+    result = regret(values, budgets, reward=reward, cost=cost)
     gain = brute_force_regret(values, budgets, reward, COSTS[cost])
-    assert gain - 1e-9 <= found <= gain * (1 + 1e-6) + 1e-9
+    assert gain - 1e-9 <= result <= gain * (1 + 1e-6) + 1e-9
 
 
 def test_silence_leaves_the_whole_reward_to_gain() -> None:
@@ -74,10 +74,10 @@ def test_a_reply_to_the_smallest_total() -> None:
 def test_a_spoilt_profile_is_noticed() -> None:
     values = np.random.default_rng(0).uniform(1, 5, 300)
     for cost in ("linear", "quadratic", "exponential"):
-        found = equilibrium(values, reward=7.0, cost=cost)
-        spoilt = found.dense()
-        spoilt[found.participants[0]] *= 1.01
-        assert regret(values, spoilt, reward=7.0, cost=cost) > 1e6 * max(found.regret, 1e-25)
+        result = equilibrium(values, reward=7.0, cost=cost)
+        spoilt = result.dense()
+        spoilt[result.participants[0]] *= 1.01
+        assert regret(values, spoilt, reward=7.0, cost=cost) > 1e6 * max(result.regret, 1e-25)
 
 
 @given(st.floats(0.1, 10), st.floats(1e-3, 10), st.floats(0.1, 10))
@@ -105,14 +105,14 @@ def test_a_reply_respects_cap_and_entry_cost() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((1.0, 0.0), "against silence"),
+        ((1.0, 0.0), "with no competitor"),
         ((0.0, 1.0), "value must be a finite number above 0; found 0"),
         ((1.0, -1.0), "others_total must be a finite number of at least 0; found -1"),
         ((1.0, math.nan), "others_total must be .* found nan"),
         (("a", 1.0), "value must be a number; found 'a'"),
     ],
 )
-def test_a_bad_question_is_refused(arguments, words) -> None:
+def test_bad_arguments_are_refused(arguments, words) -> None:
     with pytest.raises(InvalidGame, match=words):
         best_response(*arguments, reward=1.0)
 

@@ -1,4 +1,4 @@
-"""Values from every kind of column; what is no number is named."""
+"""Values from every kind of column; what is not a number is named."""
 
 import decimal
 import math
@@ -38,8 +38,8 @@ NUMBERS = [1.0, 1.5, 2.0]
 def test_every_kind_of_column_gives_the_same_game(column, cost) -> None:
     if not hasattr(column, "__len__"):
         column = iter(NUMBERS)
-    found = equilibrium(column, reward=1.0, cost=cost)
-    assert found.dense().tolist() == equilibrium(NUMBERS, reward=1.0, cost=cost).dense().tolist()
+    result = equilibrium(column, reward=1.0, cost=cost)
+    assert result.dense().tolist() == equilibrium(NUMBERS, reward=1.0, cost=cost).dense().tolist()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_every_kind_of_column_gives_the_same_game(column, cost) -> None:
         ([[1, 2], [3]], "one column of numbers; found nested lists"),
         ([[1, 2], [3, 4]], r"found an array of shape \(2, 2\)"),
         ([], "at least two owners; found 0"),
-        ([1], r"at least two owners; found 1 \(one owner alone has no best reply\)"),
+        ([1], r"at least two owners; found 1 \(one owner alone has no best response\)"),
         (3.0, "must be a list, an array, or a pandas, Arrow or Polars column; found float"),
         ("123", "found str"),
         ({1: 2}, "found dict"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from examples import examples
 from fedbourse import InvalidCost, InvalidGame, NoEquilibrium, equilibrium, regret, tolerance
 from fedbourse.game.costs import Exponential
-from oracles import COSTS, brute_force_regret
+from fedbourse.testing.oracles import COSTS, brute_force_regret
 
 values_lists = st.lists(
     st.one_of(st.floats(0.01, 100.0), st.integers(1, 9).map(lambda k: k / 10)),
@@ -42,13 +42,13 @@ class OwnExponential:
 @given(values=values_lists, reward=rewards)
 @examples(50)
 def test_no_owner_gains_by_deviating(cost, values: list[float], reward: float) -> None:
-    found = equilibrium(values, reward=reward, cost=cost)
-    bound = tolerance(reward, len(found.participants))
-    assert found.regret <= bound
-    assert regret(values, found.dense(), reward=reward, cost=cost) <= bound
-    assert math.isclose(found.payments.sum(), reward, rel_tol=1e-12)
-    assert (found.budgets > 0).all()
-    assert found.threshold is None
+    result = equilibrium(values, reward=reward, cost=cost)
+    bound = tolerance(reward, len(result.participants))
+    assert result.regret <= bound
+    assert regret(values, result.dense(), reward=reward, cost=cost) <= bound
+    assert math.isclose(result.payments.sum(), reward, rel_tol=1e-12)
+    assert (result.budgets > 0).all()
+    assert result.cutoff is None
 
 
 @pytest.mark.parametrize("cost", ["quadratic", "exponential"])
@@ -77,10 +77,10 @@ def test_a_cost_of_ones_own_agrees_with_the_one_that_is_known() -> None:
 
 
 def test_everybody_takes_part_where_the_first_unit_is_free() -> None:
-    found = equilibrium([0.01, 1.0, 1e6], reward=1.0, cost="quadratic")
-    assert len(found.participants) == 3
+    result = equilibrium([0.01, 1.0, 1e6], reward=1.0, cost="quadratic")
+    assert len(result.participants) == 3
     # P = sqrt(R) Q with sum of 1/(1 + 2 v Q^2) = 1
-    assert sum(1 / (1 + 2 * v * found.total_budget**2) for v in (0.01, 1.0, 1e6)) == pytest.approx(
+    assert sum(1 / (1 + 2 * v * result.total_budget**2) for v in (0.01, 1.0, 1e6)) == pytest.approx(
         1
     )
 
@@ -95,7 +95,7 @@ def test_exponential_shares_solve_their_equation(reward: float, part: float) -> 
     assert 0 < share < 1
 
 
-def test_exponential_shares_keep_their_digits_near_the_threshold() -> None:
+def test_exponential_shares_keep_their_digits_near_the_cutoff() -> None:
     # To first order in e = 1 - x/R, s (1 + R) = e.
     reward, e = 10.0, 1e-9
     share = float(Exponential().share(np.array([reward * (1 - e)]), 1.0, reward)[0])
@@ -106,9 +106,9 @@ def test_exponential_shares_keep_their_digits_near_the_threshold() -> None:
 @pytest.mark.parametrize("reward", [1e-12, 1e12])
 def test_extreme_games_do_not_overflow(cost, reward: float) -> None:
     values = 10 ** np.linspace(-6, 6, 25)
-    found = equilibrium(values, reward=reward, cost=cost)
-    assert found.regret <= tolerance(reward, len(found.participants))
-    assert np.isfinite(found.utilities).all()
+    result = equilibrium(values, reward=reward, cost=cost)
+    assert result.regret <= tolerance(reward, len(result.participants))
+    assert np.isfinite(result.utilities).all()
 
 
 @pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential"])
@@ -120,10 +120,10 @@ def test_extreme_games_do_not_overflow(cost, reward: float) -> None:
 @examples(50)
 def test_caps_hold_and_leave_nobody_a_gain(cost, values, reward, caps) -> None:
     caps = caps[: len(values)]
-    found = equilibrium(values, reward=reward, cost=cost, caps=caps)
-    assert (found.dense() <= np.array(caps) * (1 + 1e-15)).all()
-    assert found.regret <= tolerance(reward, len(found.participants))
-    assert math.isclose(found.payments.sum(), reward, rel_tol=1e-12)
+    result = equilibrium(values, reward=reward, cost=cost, caps=caps)
+    assert (result.dense() <= np.array(caps) * (1 + 1e-15)).all()
+    assert result.regret <= tolerance(reward, len(result.participants))
+    assert math.isclose(result.payments.sum(), reward, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("cost", ["linear", "quadratic", "exponential"])
@@ -135,8 +135,8 @@ def test_wide_caps_change_nothing(cost) -> None:
 
 
 def test_a_cap_of_zero_keeps_an_owner_out_and_one_owner_alone_has_no_rival() -> None:
-    found = equilibrium([1.0, 1.0, 1.0], reward=1.0, caps=[0.0, 9.0, 9.0])
-    assert found.participants.tolist() == [1, 2]
+    result = equilibrium([1.0, 1.0, 1.0], reward=1.0, caps=[0.0, 9.0, 9.0])
+    assert result.participants.tolist() == [1, 2]
     with pytest.raises(NoEquilibrium, match="only 1 owner may spend anything"):
         equilibrium([1.0, 1.0], reward=1.0, caps=[0.0, 9.0])
 
@@ -159,14 +159,14 @@ class OwnLinear:
 
 
 def test_values_a_last_digit_apart_are_no_fault_of_the_cost() -> None:
-    found = equilibrium([0.010000000000000002, 0.01], reward=1.0, cost=Cubic())
-    assert len(found.participants) == 2
+    result = equilibrium([0.010000000000000002, 0.01], reward=1.0, cost=Cubic())
+    assert len(result.participants) == 2
 
 
-@pytest.mark.parametrize(("n", "dear"), [(30_000, 1e6), (10_000, 1e9), (100_000, 1e6)])
-def test_one_cheap_owner_among_many_dear_ones(n, dear) -> None:
-    found = equilibrium(np.r_[1.0, np.full(n - 1, dear)], reward=3.0, cost="exponential")
-    assert found.regret <= tolerance(3.0, len(found.participants))
+@pytest.mark.parametrize(("n", "high"), [(30_000, 1e6), (10_000, 1e9), (100_000, 1e6)])
+def test_one_cheap_owner_among_many_of_high_value(n, high) -> None:
+    result = equilibrium(np.r_[1.0, np.full(n - 1, high)], reward=3.0, cost="exponential")
+    assert result.regret <= tolerance(3.0, len(result.participants))
 
 
 def test_a_lone_participant_is_never_an_equilibrium() -> None:
@@ -203,17 +203,17 @@ def test_what_is_no_cost_is_refused_in_words(cost, words) -> None:
 
 
 def test_pay_for_information_needs_a_cost_that_can_be_rescaled() -> None:
-    with pytest.raises(InvalidGame, match="needs a cost that fedbourse knows; found Cubic"):
+    with pytest.raises(InvalidGame, match="needs one of fedbourse's own costs; found Cubic"):
         equilibrium([1, 2], reward=1, cost=Cubic(), pay_for="information", samples=3)
 
 
 @pytest.mark.parametrize("cost", ["quadratic", "exponential"])
 def test_pay_for_information_leaves_nobody_a_gain(cost) -> None:
     values, samples = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.5])
-    found = equilibrium(values, reward=6.0, cost=cost, samples=samples, pay_for="information")
-    information = samples[found.participants] ** 2 * found.budgets
-    assert found.payments == pytest.approx(6.0 * information / information.sum())
-    for i, r, u in zip(found.participants, found.budgets, found.utilities, strict=True):
+    result = equilibrium(values, reward=6.0, cost=cost, samples=samples, pay_for="information")
+    information = samples[result.participants] ** 2 * result.budgets
+    assert result.payments == pytest.approx(6.0 * information / information.sum())
+    for i, r, u in zip(result.participants, result.budgets, result.utilities, strict=True):
         others = information.sum() - samples[i] ** 2 * r
         tried = np.geomspace(1e-3, 1e3, 20_001) * r
         x = samples[i] ** 2 * tried

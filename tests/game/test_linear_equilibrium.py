@@ -10,32 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbourse import InvalidGame, NoEquilibrium, Support, equilibrium, regret, tolerance
+from fedbourse import InvalidGame, NoEquilibrium, ParticipantSketch, equilibrium, regret, tolerance
 from fedbourse.game.profile import linear_equilibrium
-from oracles import COSTS, algorithm_2, brute_force_regret, exact_shares
+from fedbourse.testing.oracles import COSTS, algorithm_2, brute_force_regret, exact_shares
 from strategies import all_values, near_ties, plain_values, rewards
 
 
 def test_the_tied_owner_of_the_oracle_stays_out() -> None:
-    found = equilibrium([1, 1, 2], reward=8)
-    assert found.participants.tolist() == [0, 1]
-    assert found.threshold == 2.0
-    assert found.dense().tolist() == [2.0, 2.0, 0.0]
-    assert found.payments.tolist() == [4.0, 4.0]
-    assert found.utilities.tolist() == [2.0, 2.0]
+    result = equilibrium([1, 1, 2], reward=8)
+    assert result.participants.tolist() == [0, 1]
+    assert result.cutoff == 2.0
+    assert result.dense().tolist() == [2.0, 2.0, 0.0]
+    assert result.payments.tolist() == [4.0, 4.0]
+    assert result.utilities.tolist() == [2.0, 2.0]
 
 
 def test_a_value_far_above_the_other_still_competes() -> None:
-    found = equilibrium([1.0, 1e17], reward=1.0)
-    assert found.participants.tolist() == [0, 1]
-    assert found.payments[1] == pytest.approx(1e-17, rel=1e-15)
+    result = equilibrium([1.0, 1e17], reward=1.0)
+    assert result.participants.tolist() == [0, 1]
+    assert result.payments[1] == pytest.approx(1e-17, rel=1e-15)
 
 
 @given(all_values)
 def test_who_takes_part_is_decided_as_in_exact_arithmetic(values: list[float]) -> None:
-    found = equilibrium(values, reward=1.0)
+    result = equilibrium(values, reward=1.0)
     expected = [i for i, share in enumerate(exact_shares(values)) if share > 0]
-    assert found.participants.tolist() == expected
+    assert result.participants.tolist() == expected
 
 
 @given(near_ties())
@@ -46,35 +46,35 @@ def test_a_last_digit_decides_as_in_exact_arithmetic(values: list[float]) -> Non
 
 @given(st.one_of(all_values, near_ties()))
 def test_shares_are_right_to_the_last_digits(values: list[float]) -> None:
-    found = equilibrium(values, reward=1.0)
+    result = equilibrium(values, reward=1.0)
     shares = exact_shares(values)
-    for i, pay in zip(found.participants, found.payments, strict=True):
+    for i, pay in zip(result.participants, result.payments, strict=True):
         assert abs(Fraction(float(pay)) / shares[i] - 1) < Fraction(2, 10**13)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_last_participant_keeps_its_digits(seed: int) -> None:
-    # Some twenty owners around 1, and one at their threshold: its share is a few last digits of
+    # Some twenty owners around 1, and one at their cutoff: its share is a few last digits of
     # sums of numbers on both sides of a power of two.
     base = np.random.default_rng(seed).uniform(0.97, 1.03, 20).tolist()
     inside = [v for v, share in zip(base, exact_shares(base), strict=True) if share > 0]
     tie = float(sum(map(Fraction, inside)) / (len(inside) - 1))
     values = [*base, math.nextafter(tie, 0.0)]
     shares = exact_shares(values)
-    found = equilibrium(values, reward=1.0)
-    assert found.participants.tolist() == [i for i, share in enumerate(shares) if share > 0]
-    for i, pay in zip(found.participants, found.payments, strict=True):
+    result = equilibrium(values, reward=1.0)
+    assert result.participants.tolist() == [i for i, share in enumerate(shares) if share > 0]
+    for i, pay in zip(result.participants, result.payments, strict=True):
         assert abs(Fraction(float(pay)) / shares[i] - 1) < Fraction(2, 10**13)
 
 
 @given(all_values, rewards)
 def test_no_owner_gains_by_deviating(values: list[float], reward: float) -> None:
-    found = equilibrium(values, reward=reward)
-    bound = tolerance(reward, len(found.participants))
-    assert found.regret <= bound
-    assert regret(values, found.dense(), reward=reward) <= bound
-    assert math.isclose(found.payments.sum(), reward, rel_tol=1e-12)
-    assert math.isclose(found.budgets.sum(), found.total_budget, rel_tol=1e-12)
+    result = equilibrium(values, reward=reward)
+    bound = tolerance(reward, len(result.participants))
+    assert result.regret <= bound
+    assert regret(values, result.dense(), reward=reward) <= bound
+    assert math.isclose(result.payments.sum(), reward, rel_tol=1e-12)
+    assert math.isclose(result.budgets.sum(), result.total_budget, rel_tol=1e-12)
 
 
 @given(plain_values.filter(lambda v: len(v) <= 12), rewards)
@@ -100,9 +100,9 @@ def test_the_order_of_owners_does_not_matter(values: list[float], random) -> Non
 
 
 @given(all_values, st.one_of(st.floats(1e-150, 1e150)))
-def test_adding_an_owner_never_raises_the_threshold(values: list[float], value: float) -> None:
-    before = equilibrium(values, reward=1.0).threshold
-    after = equilibrium([*values, value], reward=1.0).threshold
+def test_adding_an_owner_never_raises_the_cutoff(values: list[float], value: float) -> None:
+    before = equilibrium(values, reward=1.0).cutoff
+    after = equilibrium([*values, value], reward=1.0).cutoff
     assert before is not None
     assert after is not None
     assert after <= before * (1 + 1e-15)
@@ -112,27 +112,27 @@ def test_adding_an_owner_never_raises_the_threshold(values: list[float], value: 
 def test_budgets_are_proportional_to_the_reward(values: list[float], reward: float) -> None:
     one, many = equilibrium(values, reward=1.0), equilibrium(values, reward=reward)
     assert many.dense() == pytest.approx(one.dense() * reward, rel=1e-14, abs=0)
-    assert many.threshold == one.threshold
+    assert many.cutoff == one.cutoff
 
 
 @pytest.mark.slow
 def test_everybody_takes_part_where_all_are_equal() -> None:
     n = 300_000
-    found = equilibrium(np.full(n, 3.0), reward=6.0)
-    assert len(found.participants) == n
-    assert found.regret <= tolerance(6.0, n)
-    assert found.payments == pytest.approx(np.full(n, 6.0 / n), rel=1e-12)
+    result = equilibrium(np.full(n, 3.0), reward=6.0)
+    assert len(result.participants) == n
+    assert result.regret <= tolerance(6.0, n)
+    assert result.payments == pytest.approx(np.full(n, 6.0 / n), rel=1e-12)
 
 
 def test_an_outsider_who_would_gain_spoils_the_certificate() -> None:
-    support = Support()
-    support.add([1.0, 1.2, 9.0])
-    found = support.participants()
-    assert found.cheapest_outsider == 9.0
-    assert linear_equilibrium(found, reward=1.0).regret < 1e-20
-    planted = replace(found, cheapest_outsider=found.threshold.tau * 0.9)
+    sketch = ParticipantSketch()
+    sketch.add([1.0, 1.2, 9.0])
+    result = sketch.participants()
+    assert result.cheapest_outsider == 9.0
+    assert linear_equilibrium(result, reward=1.0).regret < 1e-20
+    planted = replace(result, cheapest_outsider=result.cutoff.tau * 0.9)
     with pytest.raises(NoEquilibrium, match="would gain"):
-        linear_equilibrium(planted, reward=1.0).regret  # noqa: B018
+        linear_equilibrium(planted, reward=1.0).certify()
 
 
 def test_the_tolerance_is_a_billionth_of_the_reward_over_the_participants_squared() -> None:
@@ -144,26 +144,26 @@ def test_the_tolerance_notices_a_tenth_of_the_owners_missing() -> None:
     n, reward = 100_000, 1.0
     silent = equilibrium(np.ones(n - n // 10), reward=reward)
     budgets = np.concatenate([silent.budgets, np.zeros(n // 10)])
-    found = regret(np.ones(n), budgets, reward=reward)
-    assert found < 1e-9 * reward
-    assert found > tolerance(reward, len(silent.participants))
+    result = regret(np.ones(n), budgets, reward=reward)
+    assert result < 1e-9 * reward
+    assert result > tolerance(reward, len(silent.participants))
 
 
 def test_an_equilibrium_cannot_be_written_to_and_survives_pickling() -> None:
-    found = equilibrium([1.0, 2.0, 2.5], reward=1.0)
+    result = equilibrium([1.0, 2.0, 2.5], reward=1.0)
     with pytest.raises(ValueError, match="read-only"):
-        found.budgets[0] = 1.0
+        result.budgets[0] = 1.0
     with pytest.raises(AttributeError):
-        found.reward = 2.0  # type: ignore[misc]
+        result.reward = 2.0  # type: ignore[misc]
     again = pickle.loads(pickle.dumps(equilibrium([1.0, 2.0, 2.5], reward=1.0)))
-    assert again.budgets.tolist() == found.budgets.tolist()
+    assert again.budgets.tolist() == result.budgets.tolist()
 
 
 def test_an_equilibrium_does_not_change_with_the_array_it_came_from() -> None:
     values = np.full(1000, 2.0)
-    found = equilibrium(values, reward=1.0)
+    result = equilibrium(values, reward=1.0)
     values[:] = np.nan
-    assert found.payments == pytest.approx(np.full(1000, 1e-3))
+    assert result.payments == pytest.approx(np.full(1000, 1e-3))
 
 
 @pytest.mark.parametrize(

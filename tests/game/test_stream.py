@@ -9,9 +9,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from fedbourse import Chunk, InvalidGame, Stream, Support, best_reward, equilibrium
-from fedbourse.game import Training, candidates, readings
+from fedbourse import Chunk, InvalidGame, ParticipantSketch, Stream, best_reward, equilibrium
+from fedbourse.game import Training
 from fedbourse.game.costs import Quadratic
+from fedbourse.game.outofcore import candidates, convex_stream
 
 VALUES = np.random.default_rng(3).uniform(1, 5, 5000)
 PARTS = np.array_split(VALUES, 7)
@@ -45,16 +46,16 @@ def parquet_folder(folder) -> ds.Dataset:
 def test_every_kind_of_stream_is_read(source) -> None:
     if isinstance(source, Iterator):  # used up by an earlier repetition of this test
         source = iter(PARTS)
-    found = equilibrium(source, reward=2.0)
-    assert found.owners == len(VALUES)
-    assert found.participants.tolist() == WHOLE.participants.tolist()
-    assert found.budgets.tolist() == pytest.approx(WHOLE.budgets.tolist(), rel=1e-14)
-    assert found.regret < 1e-20
+    result = equilibrium(source, reward=2.0)
+    assert result.owners == len(VALUES)
+    assert result.participants.tolist() == WHOLE.participants.tolist()
+    assert result.budgets.tolist() == pytest.approx(WHOLE.budgets.tolist(), rel=1e-14)
+    assert result.regret < 1e-20
 
 
 def test_a_dataset_of_files_is_read(tmp_path) -> None:
-    found = equilibrium(parquet_folder(tmp_path), reward=2.0)
-    assert found.participants.tolist() == WHOLE.participants.tolist()
+    result = equilibrium(parquet_folder(tmp_path), reward=2.0)
+    assert result.participants.tolist() == WHOLE.participants.tolist()
 
 
 def test_an_empty_iterator_is_no_game() -> None:
@@ -71,18 +72,18 @@ def test_owners_keep_their_source_and_row() -> None:
         lambda: (Chunk(half, source=f"file {i}") for i, part in enumerate(PARTS)
                  for half in np.array_split(part, 2))
     )  # fmt: skip
-    found = equilibrium(stream, reward=2.0)
-    assert found.participants.tolist() == WHOLE.participants.tolist()
-    for (name, row), position in zip(found.who, WHOLE.participants, strict=True):
+    result = equilibrium(stream, reward=2.0)
+    assert result.participants.tolist() == WHOLE.participants.tolist()
+    for (name, row), position in zip(result.who, WHOLE.participants, strict=True):
         assert PARTS[int(name.split()[1])][row] == VALUES[position]
 
 
 def test_names_belong_to_those_who_are_kept_though_the_first_rows_are_not() -> None:
-    """More than a sample: a bound is known before the walk, and the first owners lie above it."""
+    """More than a sample: a bound is known before the scan, and the first owners lie above it."""
     values = np.concatenate([np.full(70_000, 9.0), [1.0, 1.1, 1.2], np.full(30_000, 8.0)])
     names = np.array([f"owner {i}" for i in range(len(values))])
-    found = equilibrium(iter([Chunk(values, names)]), reward=1.0)
-    assert found.who == ["owner 70000", "owner 70001", "owner 70002"]
+    result = equilibrium(iter([Chunk(values, names)]), reward=1.0)
+    assert result.who == ["owner 70000", "owner 70001", "owner 70002"]
 
 
 @pytest.mark.parametrize("cost", ["linear", "quadratic"])
@@ -97,14 +98,14 @@ def test_owners_keep_their_names() -> None:
     names = np.array([f"owner-{i:05d}" for i in range(len(VALUES))])
     stream = [Chunk(VALUES[i : i + 900], names[i : i + 900]) for i in range(0, len(VALUES), 900)]
     for cost in ("linear", "quadratic"):
-        found = equilibrium(stream, reward=2.0, cost=cost)
+        result = equilibrium(stream, reward=2.0, cost=cost)
         here = equilibrium(VALUES, reward=2.0, cost=cost)
-        assert found.who == names[here.participants].tolist()
+        assert result.who == names[here.participants].tolist()
 
 
 def test_budgets_can_be_read_out_chunk_by_chunk() -> None:
-    found = equilibrium(iter(PARTS), reward=2.0)
-    read = np.concatenate([found.budgets_of(part) for part in PARTS])
+    result = equilibrium(iter(PARTS), reward=2.0)
+    read = np.concatenate([result.budgets_of(part) for part in PARTS])
     assert read == pytest.approx(WHOLE.dense(), rel=1e-14)
 
 
@@ -119,7 +120,7 @@ def test_budgets_can_be_read_out_chunk_by_chunk() -> None:
         ([Chunk([1.0, 2.0], ["x"])], "names must hold one for each of 2 owners"),
         ([Chunk([1.0], ["x"]), Chunk([1.0])], "either all owners have names, or none"),
         (lambda: 7, "must return an iterator of arrays; found int"),
-        (pa.table({"a": [1.0], "b": [2.0]}), "must be of one column; found 2: a, b"),
+        (pa.table({"a": [1.0], "b": [2.0]}), "must have one column; found 2: a, b"),
         ([np.array([1.0, 2.0]), np.array(["x"])], r"values\[2\] must be a number; found 'x'"),
         ([np.ones((2, 2)), np.ones((2, 2))], r"one column of numbers; found an array of shape"),
     ],
@@ -135,12 +136,12 @@ def test_what_is_no_stream_of_values_is_refused(source, words, cost) -> None:
                 {"pay_for": "information", "samples": 10.0}],
 )  # fmt: skip
 def test_games_that_need_everybody_at_once_are_refused(options) -> None:
-    with pytest.raises(InvalidGame, match="go without caps, entry costs and pay for information"):
+    with pytest.raises(InvalidGame, match="cannot be combined with caps"):
         equilibrium(PARTS, reward=1.0, **options)
-    support = Support()
-    support.add(VALUES)
-    with pytest.raises(InvalidGame, match="a Support is for the plain linear cost"):
-        equilibrium(support, reward=1.0, **options)
+    sketch = ParticipantSketch()
+    sketch.add(VALUES)
+    with pytest.raises(InvalidGame, match="a ParticipantSketch is for the plain linear cost"):
+        equilibrium(sketch, reward=1.0, **options)
 
 
 class OwnCost:
@@ -183,58 +184,58 @@ class Counted:
     ids=["uniform", "equal", "wide", "one cheap", "two", "geometric"],
 )
 def test_convex_costs_agree_with_memory(values, cost, reward, kept, monkeypatch) -> None:
-    monkeypatch.setattr(readings, "KEPT", kept)
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", kept)
     monkeypatch.setattr(candidates, "FIRST", 16)
     if isinstance(cost, OwnCost):
         values = values[:300]
     source = Counted(np.array_split(values, 5))
-    found = equilibrium(source, reward=reward, cost=cost)
+    result = equilibrium(source, reward=reward, cost=cost)
     assert source.readings <= (4 if kept < 100 else 1)
     here = equilibrium(values, reward=reward, cost=cost)
-    assert found.count == here.count
-    assert found.total_budget == pytest.approx(here.total_budget, rel=1e-12)
-    assert found.budgets_of(values) == pytest.approx(here.dense(), rel=1e-11, abs=1e-300)
-    assert found.regret <= 1e-9 * reward / found.count**2
+    assert result.count == here.count
+    assert result.total_budget == pytest.approx(here.total_budget, rel=1e-12)
+    assert result.budgets_of(values) == pytest.approx(here.dense(), rel=1e-11, abs=1e-300)
+    assert result.regret <= 1e-9 * reward / result.count**2
     if source.readings == 1:
-        assert found.participants.tolist() == here.participants.tolist()
-        assert found.payments.sum() == pytest.approx(reward, rel=1e-12)
-        assert found.utilities == pytest.approx(here.utilities, rel=1e-9)
+        assert result.participants.tolist() == here.participants.tolist()
+        assert result.payments.sum() == pytest.approx(reward, rel=1e-12)
+        assert result.utilities == pytest.approx(here.utilities, rel=1e-9)
     else:
         with pytest.raises(InvalidGame, match="too many to be listed"):
-            _ = found.participants
+            _ = result.participants
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2 * 10**4, 3 * 10**5])
-def test_a_threshold_that_cuts_through_a_crowd_takes_four_readings(n: int, monkeypatch) -> None:
+def test_a_cutoff_that_leaves_few_bins_takes_four_readings(n: int, monkeypatch) -> None:
     values = np.random.default_rng(5).uniform(1, 1.002, n)
-    monkeypatch.setattr(readings, "KEPT", 500)
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", 500)
     source = Counted(np.array_split(values, 8))
-    found = equilibrium(source, reward=1.0, cost="exponential")
+    result = equilibrium(source, reward=1.0, cost="exponential")
     here = equilibrium(values, reward=1.0, cost="exponential")
-    assert 500 < found.count == here.count < n
+    assert 500 < result.count == here.count < n
     assert source.readings <= 4
-    assert found.total_budget == pytest.approx(here.total_budget, rel=1e-12)
+    assert result.total_budget == pytest.approx(here.total_budget, rel=1e-12)
 
 
 def test_a_total_that_is_wrong_has_no_certificate(monkeypatch) -> None:
     share = Quadratic.share
-    monkeypatch.setattr(readings, "KEPT", 100)
-    found = equilibrium(PARTS, reward=1.0, cost="quadratic")
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", 100)
+    result = equilibrium(PARTS, reward=1.0, cost="quadratic")
     monkeypatch.setattr(Quadratic, "share", lambda *args: 1.01 * share(*args))
     with pytest.raises(Exception, match="would gain"):
-        _ = found.regret
+        _ = result.regret
 
 
-def test_crowds_need_a_source_that_can_be_read_again(monkeypatch) -> None:
+def test_bins_need_a_source_that_can_be_read_again(monkeypatch) -> None:
     assert equilibrium(iter(PARTS), reward=1.0, cost="quadratic").count == len(VALUES)
-    monkeypatch.setattr(readings, "KEPT", 100)
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", 100)
     with pytest.raises(InvalidGame, match="an iterator can be read once only"):
         equilibrium(iter(PARTS), reward=1.0, cost="quadratic")
 
 
 def test_a_source_that_changes_between_readings_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(readings, "KEPT", 100)
+    monkeypatch.setattr(convex_stream, "TABLE_MAX", 100)
     sizes = iter([7, 6, 5])
     with pytest.raises(InvalidGame, match="the same owners at every reading"):
         equilibrium(lambda: iter(PARTS[: next(sizes)]), reward=1.0, cost="quadratic")
@@ -244,11 +245,11 @@ def test_a_source_that_changes_between_readings_is_refused(monkeypatch) -> None:
 @pytest.mark.parametrize("cost", ["linear", "quadratic"])
 def test_the_best_reward_of_a_stream_is_that_of_its_column(model, cost) -> None:
     source = Counted(PARTS)
-    options = {"weight": 20.0, "accuracy": model, "cost": cost}
-    found = best_reward(source, TRAINING, **options)
+    options = {"accuracy_value": 20.0, "accuracy": model, "cost": cost}
+    result = best_reward(source, TRAINING, **options)
     here = best_reward(VALUES, TRAINING, **options)
-    assert found.reward == pytest.approx(here.reward, rel=1e-9)
-    assert found.utility == pytest.approx(here.utility, rel=1e-12)
-    assert found.equilibrium.budgets == pytest.approx(here.equilibrium.budgets, rel=1e-8)
+    assert result.reward == pytest.approx(here.reward, rel=1e-9)
+    assert result.utility == pytest.approx(here.utility, rel=1e-12)
+    assert result.equilibrium.budgets == pytest.approx(here.equilibrium.budgets, rel=1e-8)
     if cost == "linear":
         assert source.readings == 1

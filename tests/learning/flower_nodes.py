@@ -11,12 +11,12 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedbourse.agent import DeviceFolder, DeviceSettings
-from fedbourse.bootstrap.flower_client import app
-from fedbourse.bootstrap.flower_device import FlowerDevice, Study
-from fedbourse.bootstrap.train_recipe import Recipe
+from fedbourse.device import DeviceFolder, DeviceSettings
+from fedbourse.flower.client_app import app
+from fedbourse.flower.device import FlowerDevice, SeededNoise
+from fedbourse.flower.recipe import Recipe
 from fedbourse.learning.device_records import DeviceRecords
-from fedbourse.learning.engines.flower import QUESTION
+from fedbourse.learning.engines.flower import ROUND_REQUEST
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
 
@@ -34,7 +34,7 @@ RECIPE = Recipe(
     samples=50,
     clip=1.0,
     step_size=0.5,
-    weights="precision",
+    aggregation="precision",
 )
 BUDGETS = (0.5, 1.0, 2.0)
 
@@ -58,7 +58,7 @@ def make_device(
     DeviceFolder.create(path, DeviceSettings(value=1.0, lifetime_cap=cap or budget))
     device = FlowerDevice(path)
     terms = tuple(RECIPE.terms(rho) for rho in BUDGETS)
-    study = None if study_seed is None else Study(study_seed, seat, terms)
+    study = None if study_seed is None else SeededNoise(study_seed, seat, terms)
     records = DeviceRecords.of(federation().parts[seat])
     device.agree(RECIPE, budget, lambda: records, owner=f"owner-{seat}", study=study)
     return device
@@ -82,13 +82,13 @@ _numbers = itertools.count()
 
 def ask(path: Path | None, **items: Any) -> ConfigRecord:
     """Ask a node's ClientApp, as a server would, and return the one record of its reply."""
-    reply = app(message(RecordDict({QUESTION: ConfigRecord(items)})), context(path))
+    reply = app(message(RecordDict({ROUND_REQUEST: ConfigRecord(items)})), context(path))
     (record,) = reply.content.values()
     assert isinstance(record, ConfigRecord)
     return record
 
 
-def question(seat: int = 0, *, round: int = 0, model: bytes | None = None) -> dict[str, Any]:
+def round_request(seat: int = 0, *, round: int = 0, model: bytes | None = None) -> dict[str, Any]:
     terms = RECIPE.terms(BUDGETS[seat])
     body = np.zeros(6).tobytes() if model is None else model
     return {"task": terms.task, "terms": terms.digest, "round": round, "model": body}

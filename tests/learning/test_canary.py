@@ -92,7 +92,7 @@ def test_a_mean_over_another_number_of_records_is_caught(records) -> None:
     owner = CanaryOwner.draw(CLAIM, seed=0)
     wrong = Miscounted(CLAIM, owner.features, owner.labels, owner.models)
     right = canary_subject(CLAIM, mechanism="simulated")
-    audit = audit_noise(type(right)(wrong, CLAIM.clip, right.add_noise), CLAIM, runs=600)
+    audit = audit_noise(type(right)(wrong, CLAIM.clip, right.add_noise), CLAIM, runs=600)  # type: ignore[attr-defined, call-arg]
     assert "sensitivity" in failed(audit)
 
 
@@ -106,13 +106,13 @@ def test_a_clip_of_the_mean_instead_of_each_gradient_is_caught() -> None:
     owner = CanaryOwner.draw(CLAIM, seed=0)
     wrong = ClippedLate(CLAIM, owner.features, owner.labels, owner.models)
     right = canary_subject(CLAIM)
-    audit = audit_noise(type(right)(wrong, CLAIM.clip, right.add_noise), CLAIM, runs=20)
+    audit = audit_noise(type(right)(wrong, CLAIM.clip, right.add_noise), CLAIM, runs=20)  # type: ignore[attr-defined, call-arg]
     assert {"too-much-noise", "sensitivity"} <= failed(audit)
 
 
 def test_simulated_runs_repeat_with_the_seed_and_differ_from_each_other() -> None:
     first, again = (canary_subject(CLAIM, mechanism="simulated", seed=3) for _ in range(2))
-    runs = [subject.answers(1) for subject in (first, first, again)]
+    runs = [subject.updates(1) for subject in (first, first, again)]
     assert (runs[0] == runs[2]).all()
     assert (runs[0] != runs[1]).all()
 

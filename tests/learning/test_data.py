@@ -259,13 +259,13 @@ GOOD = "a,b,label\n" + "1,2,x\n3,4,y\n5,6,x\n7,9,y\n" * 4
         ("", "is empty"),
         ("a,b,label\n", "has no rows"),
         (GOOD.replace("label", "kind"), "one label column 'label'; it has a, b, kind"),
-        (GOOD + "red,2,x\n", "column a: features must be numbers, and 'red' is none"),
+        (GOOD + "red,2,x\n", "column a: features must be numbers, and 'red' is not one"),
         (GOOD + ",2,x\n", "column a, row 16: the cell is empty"),
         (GOOD + "1,2,\n", "column label, row 16: the cell is empty"),
         (GOOD + "1,2,   \n", "column label, row 16: the cell is empty"),
         (GOOD + "nan,2,x\n", "column a, row 16: found nan"),
         (GOOD + "1,inf,x\n", "column b, row 16: found inf"),
-        (GOOD + "1,2\n", "is not a whole .csv file"),
+        (GOOD + "1,2\n", "is not a valid .csv file"),
         (GOOD + "1,2,z\n", "at least 2 records of each class; 'z' has 1"),
         (GOOD.replace("y", "x"), "at least two classes; every label is 'x'"),
         (GOOD.replace("a,b,", "a,a,"), "columns of different names"),
@@ -291,7 +291,7 @@ def test_wrong_tables_are_refused(text: str, words: str, tmp_path: Path) -> None
 )
 def test_damaged_files_are_refused(name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InvalidFile, match=r"is not a whole|is not UTF-8 text: byte \d+ is wrong"):
+    with pytest.raises(InvalidFile, match=r"is not a valid|is not UTF-8 text: byte \d+ is wrong"):
         load(str(tmp_path / name))
 
 
@@ -304,7 +304,7 @@ def test_a_cut_off_parquet_or_npz_is_refused(tmp_path: Path) -> None:
         assert load(str(tmp_path / name)).buyer.classes == 3
         for part in (0.3, 0.7, 0.99):
             (tmp_path / name).write_bytes(whole[: int(len(whole) * part)])
-            with pytest.raises(InvalidFile, match="is not a whole"):
+            with pytest.raises(InvalidFile, match="is not a valid"):
                 load(str(tmp_path / name))
 
 
@@ -315,7 +315,7 @@ def test_a_cut_off_parquet_or_npz_is_refused(tmp_path: Path) -> None:
         ({"X": np.ones(9), "y": np.arange(9) % 2}, "found arrays of shape (9,) and (9,)"),
         ({"X": np.ones((9, 2)), "y": np.arange(8) % 2}, "one label for each row"),
         ({"X": np.full((9, 2), "a"), "y": np.arange(9) % 2}, "must hold numbers"),
-        ({"X": np.full((9, 2), None), "y": np.arange(9) % 2}, "is not a whole .npz file"),
+        ({"X": np.full((9, 2), None), "y": np.arange(9) % 2}, "is not a valid .npz file"),
         ({"X": np.full((9, 2), np.nan), "y": np.arange(9) % 2}, "column x0, row 0: found nan"),
         ({"X": np.ones((9, 2)), "y": np.full(9, np.nan)}, "column y, row 0: found nan"),
         ({"X": np.ones((4000, 1)), "y": np.arange(4000) // 2}, "it has 2000 different labels"),

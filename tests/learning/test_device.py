@@ -1,4 +1,4 @@
-"""A device answers within its terms, from data that it reads only for questions it may answer."""
+"""A device sends updates within its terms, and reads data only for requests that it serves."""
 
 import hashlib
 from fractions import Fraction
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbourse.agent import SpendStore
+from fedbourse.device import SpendStore
 from fedbourse.errors import InvalidInput, Refused
 from fedbourse.learning.device import Device
 from fedbourse.learning.device_records import DeviceRecords
@@ -44,7 +44,7 @@ def device(guard: Filter, records=own_records, **options) -> Device:
 
 
 def ask(asked: Device, round: int = 0, model: bytes = ZERO, terms: str = TERMS.digest) -> bytes:
-    return asked.answer(terms=terms, round=round, parameters=model)
+    return asked.update(terms=terms, round=round, parameters=model)
 
 
 def charged(guard: Filter) -> int:
@@ -141,9 +141,9 @@ def test_m_is_only_the_divisor(rows: int) -> None:
     def few() -> DeviceRecords:
         return DeviceRecords.choose(*some, classes=2, samples=TERMS.samples, secret=b"s")
 
-    answer = np.frombuffer(ask(device(guarded(), few, noise=NoNoise([TERMS]))), "<f8")
+    update = np.frombuffer(ask(device(guarded(), few, noise=NoNoise([TERMS]))), "<f8")
     expected = (0.5 - some[1]) @ some[0] / TERMS.samples if rows else np.zeros(2)
-    assert answer == pytest.approx(expected, abs=1e-15)
+    assert update == pytest.approx(expected, abs=1e-15)
 
 
 def test_a_failing_draw_is_charged_once_and_drawn_for_again() -> None:
@@ -176,7 +176,7 @@ def test_records_are_read_once() -> None:
     assert len(reads) == 1
 
 
-def test_a_repeated_question_gets_the_same_bytes_and_no_second_charge() -> None:
+def test_a_repeated_request_gets_the_same_bytes_and_no_second_charge() -> None:
     guard = guarded()
     own = device(guard)
     first = ask(own)
@@ -185,20 +185,20 @@ def test_a_repeated_question_gets_the_same_bytes_and_no_second_charge() -> None:
 
 
 def test_a_restart_in_between_changes_nothing(tmp_path: Path) -> None:
-    answers = []
+    updates = []
     for _ in range(3):
         store = SpendStore(tmp_path / "spend.db")
         guard = Filter(store, lifetime_cap=1.0)
         guard.agree(TERMS)
-        answers.append(ask(device(guard)))
+        updates.append(ask(device(guard)))
         store.close()
-    assert len(set(answers)) == 1
+    assert len(set(updates)) == 1
     store = SpendStore(tmp_path / "spend.db")
     assert charged(Filter(store, lifetime_cap=1.0)) == 1
     store.close()
 
 
-def test_answers_are_the_clipped_mean_with_the_noise_of_the_terms() -> None:
+def test_updates_are_the_clipped_mean_with_the_noise_of_the_terms() -> None:
     model = doubles(0.3, -0.2)
     plain = np.frombuffer(ask(device(guarded(), noise=NoNoise([TERMS])), model=model), "<f8")
     records = own_records().records
@@ -229,16 +229,16 @@ def test_terms_of_another_dimension_are_refused_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 1)), max_size=12))
-def test_whatever_is_asked_no_more_than_the_budget_leaves(questions) -> None:
+def test_whatever_is_asked_no_more_than_the_budget_leaves(round_requests) -> None:
     guard = guarded()
     own = device(guard, noise=SimulatedNoise([TERMS], seed=0))
     left = {}
-    for round, model in questions:
+    for round, model in round_requests:
         try:
-            answer = ask(own, round, doubles(model, 0))
+            update = ask(own, round, doubles(model, 0))
         except Refused:
             continue
-        left.setdefault(round, set()).add(hashlib.sha256(answer).hexdigest())
-    assert all(len(answers) == 1 for answers in left.values())
+        left.setdefault(round, set()).add(hashlib.sha256(update).hexdigest())
+    assert all(len(updates) == 1 for updates in left.values())
     assert len(left) == charged(guard)
     assert len(left) * Fraction(TERMS.round_rho) <= Fraction(TERMS.rho)

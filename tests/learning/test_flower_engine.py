@@ -13,7 +13,14 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fedbourse.errors import InvalidInput, Refused, Unreachable
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines import LocalEngine
-from fedbourse.learning.engines.flower import ANSWER, QUESTION, REFUSAL, WHO, FlowerEngine, Seat
+from fedbourse.learning.engines.flower import (
+    REFUSAL,
+    ROUND_REQUEST,
+    UPDATE,
+    WHO,
+    FlowerEngine,
+    Seat,
+)
 from fedbourse.learning.rounds import train
 from fedbourse.privacy import SimulatedNoise
 from learning.flower_nodes import (
@@ -26,7 +33,7 @@ from learning.flower_nodes import (
     federation,
     make_device,
     message,
-    question,
+    round_request,
 )
 
 if TYPE_CHECKING:
@@ -50,26 +57,36 @@ def test_it_trains_the_model_of_the_local_engine(tmp_path: Path) -> None:
     everybody = federation()
     local = LocalEngine(RECIPE.build(), everybody, TERMS, SimulatedNoise(TERMS, seed=5))
     runs = [
-        train(engine, RECIPE.build(), everybody.records, step_size=0.5, rounds=4, weights=weights)
-        for engine, weights in ((local, "precision"), (engine_on(grid_of(tmp_path)), "precision"))
+        train(
+            engine,
+            RECIPE.build(),
+            everybody.records,
+            step_size=0.5,
+            rounds=4,
+            aggregation=aggregation,
+        )
+        for engine, aggregation in (
+            (local, "precision"),
+            (engine_on(grid_of(tmp_path)), "precision"),
+        )
     ]
     np.testing.assert_allclose(runs[1].parameters, runs[0].parameters, rtol=0, atol=1e-12)
-    assert runs[1].answered.tolist() == [4, 4, 4]
+    assert runs[1].delivered.tolist() == [4, 4, 4]
 
 
-def test_a_repeated_round_gets_the_same_answer_and_costs_once(tmp_path: Path) -> None:
+def test_a_repeated_round_gets_the_same_update_and_costs_once(tmp_path: Path) -> None:
     device = make_device(tmp_path / "d")
-    first, again = (ask(tmp_path / "d", **question()) for _ in range(2))
+    first, again = (ask(tmp_path / "d", **round_request()) for _ in range(2))
     assert first["vector"] == again["vector"]
     assert [account.charged for account in device.accounts()] == [1]
-    other = ask(tmp_path / "d", **question(round=1))
+    other = ask(tmp_path / "d", **round_request(round=1))
     assert other["vector"] != first["vector"]
 
 
 def test_noise_is_fresh_on_every_device_and_never_from_a_seed(tmp_path: Path) -> None:
     for name in "ab":
         make_device(tmp_path / name)
-    vectors = {ask(tmp_path / name, **question())["vector"] for name in "ab"}
+    vectors = {ask(tmp_path / name, **round_request())["vector"] for name in "ab"}
     assert len(vectors) == 2
 
 
@@ -78,7 +95,7 @@ REFUSALS = {
     "beyond-rounds": {"round": 4},
     "other-model": {"model": np.ones(6).tobytes()},
     "unknown-task": {"task": "train/another"},
-    "no-question": {"round": "0"},
+    "no-request": {"round": "0"},
     "no-model": {"model": b"\0" * 40},
 }
 
@@ -86,10 +103,10 @@ REFUSALS = {
 @pytest.mark.parametrize("reason", REFUSALS)
 def test_a_cheating_server_is_refused_before_data_is_touched(reason: str, tmp_path: Path) -> None:
     device = make_device(tmp_path / "d")
-    assert "vector" in ask(tmp_path / "d", **question())
+    assert "vector" in ask(tmp_path / "d", **round_request())
     (records,) = (tmp_path / "d").glob("flower/*/records.npz")
     records.write_bytes(b"whoever reads this fails")
-    refusal = ask(tmp_path / "d", **question() | REFUSALS[reason])
+    refusal = ask(tmp_path / "d", **round_request() | REFUSALS[reason])
     assert refusal["reason"] == reason
     assert [account.charged for account in device.accounts()] == [1]
 
@@ -97,16 +114,16 @@ def test_a_cheating_server_is_refused_before_data_is_touched(reason: str, tmp_pa
 def test_a_past_round_is_refused(tmp_path: Path) -> None:
     make_device(tmp_path / "d")
     for k in (0, 1):
-        assert "vector" in ask(tmp_path / "d", **question(round=k))
-    assert ask(tmp_path / "d", **question(round=0))["reason"] == "past-round"
+        assert "vector" in ask(tmp_path / "d", **round_request(round=k))
+    assert ask(tmp_path / "d", **round_request(round=0))["reason"] == "past-round"
 
 
 def test_a_scale_clip_or_budget_of_the_server_is_not_looked_at(tmp_path: Path) -> None:
     for name in "ab":
         make_device(tmp_path / name, study_seed=5)
-    honest = ask(tmp_path / "a", **question())
-    wishes = {"sigma": 0.0, "scale": 0.0, "clip": 1e9, "rho": 1e9, "noise": "none", "seed": 1}
-    assert ask(tmp_path / "b", **question(), **wishes)["vector"] == honest["vector"]
+    honest = ask(tmp_path / "a", **round_request())
+    options = {"sigma": 0.0, "scale": 0.0, "clip": 1e9, "rho": 1e9, "noise": "none", "seed": 1}
+    assert ask(tmp_path / "b", **round_request(), **options)["vector"] == honest["vector"]
 
 
 def test_two_agreements_cannot_sell_the_same_privacy(tmp_path: Path) -> None:
@@ -128,22 +145,22 @@ def test_what_is_wrong_with_the_data_stays_on_the_device(tmp_path: Path) -> None
     device = make_device(tmp_path / "d")
     (records,) = (tmp_path / "d").glob("flower/*/records.npz")
     np.savez(records, features=np.full((50, 6), 1.0), labels=np.full(50, 123456.0))
-    refusal = ask(tmp_path / "d", **question())
+    refusal = ask(tmp_path / "d", **round_request())
     assert refusal["reason"] == "failed"
     assert "123456" not in str(refusal["sentence"])
     assert [account.charged for account in device.accounts()] == [0]
 
 
 def test_a_node_without_a_device_refuses(tmp_path: Path) -> None:
-    assert ask(None, **question())["reason"] == "no-device"
-    assert ask(tmp_path / "nowhere", **question())["reason"] == "no-device"
+    assert ask(None, **round_request())["reason"] == "no-device"
+    assert ask(tmp_path / "nowhere", **round_request())["reason"] == "no-device"
 
 
 def test_the_run_cannot_name_the_device(tmp_path: Path) -> None:
     make_device(tmp_path / "d")
-    from fedbourse.bootstrap.flower_client import app
+    from fedbourse.flower.client_app import app
 
-    asked = message(RecordDict({QUESTION: ConfigRecord(question())}))
+    asked = message(RecordDict({ROUND_REQUEST: ConfigRecord(round_request())}))
     hostile = context(None)
     hostile.run_config = {"fedbourse-device": str(tmp_path / "d")}
     reply = app(asked, hostile)
@@ -170,20 +187,20 @@ def _sends(record: str, **items: Any) -> Any:
     ],
     ids=["zeros", "nan", "short", "number", "nothing"],
 )
-def test_a_bad_answer_is_left_out_with_its_reason(items: dict[str, Any], tmp_path: Path) -> None:
+def test_a_bad_update_is_left_out_with_its_reason(items: dict[str, Any], tmp_path: Path) -> None:
     grid = grid_of(tmp_path)
-    grid.nodes[101].twist = _sends(ANSWER, **items)
-    answers = engine_on(grid).ask(0, np.zeros(6))
-    assert answers.owners.tolist() == [0, 2]
-    assert {i: refusal.reason for i, refusal in answers.refused.items()} == {1: "bad-answer"}
+    grid.nodes[101].twist = _sends(UPDATE, **items)
+    updates = engine_on(grid).ask(0, np.zeros(6))
+    assert updates.owners.tolist() == [0, 2]
+    assert {i: refusal.reason for i, refusal in updates.refused.items()} == {1: "bad-update"}
 
 
 def test_a_refusal_comes_back_with_its_reason(tmp_path: Path) -> None:
     grid = grid_of(tmp_path)
-    ask(tmp_path / "2", **question(2, model=np.ones(6).tobytes()))
-    answers = engine_on(grid).ask(0, np.zeros(6))
-    assert answers.owners.tolist() == [0, 1]
-    assert answers.refused[2].reason == "other-model"
+    ask(tmp_path / "2", **round_request(2, model=np.ones(6).tobytes()))
+    updates = engine_on(grid).ask(0, np.zeros(6))
+    assert updates.owners.tolist() == [0, 1]
+    assert updates.refused[2].reason == "other-model"
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["beside", "instead"])
@@ -194,10 +211,10 @@ def test_a_name_is_not_believed_where_a_key_is_known(there: bool, tmp_path: Path
         del grid.nodes[101]
     grid.nodes[555] = Node(tmp_path / "1", key=b"another key")  # says that it is owner-1
     seats = [SEATS[0], Seat("owner-1", TERMS[1], b"the key of owner-1"), SEATS[2]]
-    answers = engine_on(grid, seats).ask(0, np.zeros(6))
+    updates = engine_on(grid, seats).ask(0, np.zeros(6))
     assert (555, "query") in grid.asked
     assert (555, "train") not in grid.asked
-    assert answers.owners.tolist() == ([0, 1, 2] if there else [0, 2])
+    assert updates.owners.tolist() == ([0, 1, 2] if there else [0, 2])
 
 
 def test_nobody_is_asked_for_a_name_where_all_keys_are_known(tmp_path: Path) -> None:
@@ -245,11 +262,11 @@ def test_a_node_that_came_back_under_another_id_is_asked_again(tmp_path: Path) -
     assert engine.ask(1, np.ones(6)).owners.tolist() == [0, 1, 2]
 
 
-def test_a_round_without_answers_is_no_round(tmp_path: Path) -> None:
+def test_a_round_without_updates_does_not_count(tmp_path: Path) -> None:
     grid = grid_of(tmp_path)
     for node in grid.nodes.values():
         node.twist = _sends(REFUSAL, reason="closed", sentence="the task has ended")
-    with pytest.raises(Unreachable, match=r"round 0 has 0 answers of 3 .*the task has ended"):
+    with pytest.raises(Unreachable, match=r"round 0 has 0 updates of 3 .*the task has ended"):
         engine_on(grid).ask(0, np.zeros(6))
 
 
@@ -286,7 +303,7 @@ def test_without_flwr_the_extra_is_named() -> None:
         "import sys; sys.modules['flwr'] = None\n"
         "from fedbourse.errors import MissingExtra\n"
         "import fedbourse.cli.main\n"
-        "try:\n    import fedbourse.bootstrap.flower_client\n"
+        "try:\n    import fedbourse.flower.client_app\n"
         "except MissingExtra as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Closed-form clipping gives what a plain loop gives, and no record moves an answer beyond 2L/m."""
+"""Closed-form clipping gives what a plain loop gives, and no record moves an update beyond 2L/m."""
 
 from fractions import Fraction
 
@@ -46,7 +46,7 @@ def test_clipped_means_are_those_of_a_loop_over_records(
     clip=st.floats(1e-3, 1e3),
     size=st.tuples(st.sampled_from([1e-8, 1.0, 1e4, 1e8]), st.integers(1, 20)),
 )
-def test_exchanging_one_record_moves_an_answer_by_at_most_its_sensitivity(
+def test_exchanging_one_record_moves_an_update_by_at_most_its_sensitivity(
     name, classes, seed, clip, size
 ) -> None:
     scale, samples = size
@@ -77,9 +77,9 @@ def test_a_record_has_the_same_gradient_to_the_last_bit_wherever_it_stands(
     whole = Records(rows, labels, classes)
     model = model_named(name, features=features, classes=classes)
     parameters = rng.standard_normal(model.dimension)
-    together = model.layers(parameters, whole)
+    together = model.layers(parameters, whole)  # type: ignore[attr-defined]
     for start, stop in [(i, i + 1) for i in range(131)] + [(0, 130), (1, 131), (3, 98)]:
-        part = model.layers(parameters, whole.take(np.arange(start, stop)))
+        part = model.layers(parameters, whole.take(np.arange(start, stop)))  # type: ignore[attr-defined]
         for here, there in zip(together, part, strict=True):
             assert (here.deltas[start:stop] == there.deltas).all()
             assert (here.inputs[start:stop] == there.inputs).all()
@@ -109,11 +109,11 @@ def test_the_worst_case_of_the_sensitivity_is_reached() -> None:
     x = np.array([[1000.0, 1.0], [0.0, 1.0]])
     one, two = (Records(x, np.array([label, 0.0]), 2) for label in (0.0, 1.0))
     model = model_named("logistic", features=2, classes=2)
-    answers = [
+    updates = [
         model.clipped_means(np.zeros(2), Federation(r, np.array([0, 2])), clip=1.0)
         for r in (one, two)
     ]
-    assert np.linalg.norm(answers[0] - answers[1]) == pytest.approx(1.0, rel=1e-12)
+    assert np.linalg.norm(updates[0] - updates[1]) == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "classes"), KINDS)
@@ -154,7 +154,7 @@ def test_accuracy_counts_right_predictions() -> None:
     [
         ("logistic", 3, "logistic takes two classes; found 3"),
         ("logistic", 0, "logistic takes two classes; found numbers"),
-        ("softmax", 0, "softmax needs labels that are classes"),
+        ("softmax", 0, "need labels that are classes"),
         ("least-squares", 3, "least-squares takes numbers or two classes; found 3"),
     ],
 )
@@ -227,7 +227,7 @@ def test_no_finite_input_makes_a_clipped_gradient_longer_than_is_charged(
         parameters[2] = rng.uniform(-745, 745)
     with np.errstate(all="ignore"):
         records = Records(features, labels.astype(float), classes)
-        layers, factors = clipped(model.layers(parameters, records), clip)
+        layers, factors = clipped(model.layers(parameters, records), clip)  # type: ignore[attr-defined]
         numbers = [(factors * layer.deltas.T).T.reshape(12, -1) for layer in layers]
     bound = (Fraction(clip) * (1 + Fraction(model.dimension + 8, 2**53))) ** 2
     for i in range(12):

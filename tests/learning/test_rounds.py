@@ -6,20 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fedbourse.agent import SpendStore
+from fedbourse.device import SpendStore
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, Refused
+from fedbourse.learning.aggregation import aggregate
 from fedbourse.learning.checkpoint import Checkpoint
 from fedbourse.learning.data import load
-from fedbourse.learning.engines import Answers, LocalEngine
+from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.engines.local import sometimes_away
 from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import partition
 from fedbourse.learning.query import QUERIES, query_named
 from fedbourse.learning.reference import reference_accuracy
-from fedbourse.learning.rounds import train, weighted_mean
+from fedbourse.learning.rounds import train
 from fedbourse.privacy.filter import Filter
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.noise import ExactNoise, NoNoise, SimulatedNoise
@@ -62,24 +61,6 @@ def test_without_noise_it_is_gradient_descent_on_the_mean_of_clipped_gradients(t
     assert [seen.number for seen in found.rounds] == list(range(ROUNDS))
 
 
-@given(
-    scales=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=6),
-    data=st.data(),
-)
-def test_weights_sum_to_one_over_the_answers_received(scales, data) -> None:
-    who = sorted(data.draw(st.sets(st.integers(0, len(scales) - 1), min_size=1)))
-    answers = Answers(np.array(who), np.ones((len(who), 3)))
-    for weights in ("equal", "precision"):
-        assert np.allclose(weighted_mean(answers, np.array(scales), weights), 1.0)
-
-
-def test_precision_weights_are_inverse_variances() -> None:
-    answers = Answers(np.array([0, 2]), np.array([[1.0], [5.0]]))
-    found = weighted_mean(answers, np.array([1.0, 9.0, 2.0]), "precision")
-    assert found[0] == pytest.approx((1 * 1 + 5 / 4) / (1 + 1 / 4))
-    assert weighted_mean(answers, np.array([1.0, 9.0, 2.0]), "equal")[0] == 3.0
-
-
 @pytest.mark.slow
 def test_the_noise_in_the_model_is_what_the_weights_say() -> None:
     owners = federation(samples=4)
@@ -87,11 +68,12 @@ def test_the_noise_in_the_model_is_what_the_weights_say() -> None:
     terms = terms_for(owners, model, rounds=1)
     sigmas = np.array([t.scale for t in terms])
     expected = {"equal": np.sqrt(sigmas @ sigmas) / 3, "precision": (sigmas**-2).sum() ** -0.5}
-    for weights, sigma in expected.items():
+    for aggregation, sigma in expected.items():
         steps = []
         for seed in range(800):
             engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=seed))
-            steps.append(weighted_mean(engine.ask(0, np.zeros(4)), engine.scales, weights))
+            updates = engine.ask(0, np.zeros(4)).vectors
+            steps.append(aggregate([updates], engine.scales, aggregation, dimension=4).mean)
         spread = np.std(steps, axis=0).mean()
         assert spread == pytest.approx(sigma, rel=0.05)
 
@@ -113,21 +95,21 @@ def test_an_owner_that_is_away_spends_nothing_and_the_others_go_on(task) -> None
 
     engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=5), available=available)
     found = run(task, engine=engine)
-    assert found.answered.tolist() == [ROUNDS - 2, ROUNDS - 2, ROUNDS - 1]
-    assert [seen.answers for seen in found.rounds][3:8] == [2, 0, 3, 3, 2]
-    for guard, agreed, answered in zip(engine.filters, terms, found.answered, strict=True):
-        assert guard.accounts()[0].charged == answered
-        assert float(guard.accounts()[0].spent) == pytest.approx(agreed.rho * answered / ROUNDS)
+    assert found.delivered.tolist() == [ROUNDS - 2, ROUNDS - 2, ROUNDS - 1]
+    assert [seen.updates for seen in found.rounds][3:8] == [2, 0, 3, 3, 2]
+    for guard, agreed, delivered in zip(engine.filters, terms, found.delivered, strict=True):
+        assert guard.accounts()[0].charged == delivered
+        assert float(guard.accounts()[0].spent) == pytest.approx(agreed.rho * delivered / ROUNDS)
 
 
-def test_a_round_without_answers_leaves_the_model_as_it_is(task) -> None:
+def test_a_round_without_updates_leaves_the_model_as_it_is(task) -> None:
     owners, model, terms = task
     engine = LocalEngine(
         model, owners, terms, NoNoise(terms), available=sometimes_away(1.0, seed=0)
     )
     found = run(task, engine=engine)
     assert not found.parameters.any()
-    assert not found.answered.any()
+    assert not found.delivered.any()
 
 
 def test_who_is_away_follows_the_rate_and_the_seed() -> None:
@@ -143,7 +125,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(task, tmp_path, stop, 
     class Stopped(Exception):
         pass
 
-    def stopping(seen, answers):
+    def stopping(seen, updates):
         if seen.number == stop:
             raise Stopped
 
@@ -155,7 +137,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(task, tmp_path, stop, 
     straight = run(task)
     assert resumed.parameters.tobytes() == straight.parameters.tobytes()
     assert resumed.rounds == straight.rounds
-    assert (resumed.answered == straight.answered).all()
+    assert (resumed.delivered == straight.delivered).all()
     assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
 
 
@@ -180,13 +162,13 @@ def test_checkpoints_that_are_damaged_or_of_another_task_are_refused(task, tmp_p
     whole = file.read_bytes()
     for broken in (b"", b"no", whole[: len(whole) // 2]):
         file.write_bytes(broken)
-        with pytest.raises(InvalidFile, match="no checkpoint, or is damaged"):
+        with pytest.raises(InvalidFile, match="not a checkpoint, or is damaged"):
             Checkpoint(file, {"seed": 1}).load()
     with pytest.raises(CannotWrite, match="No such file or directory"):
         run(task, checkpoint=Checkpoint(tmp_path / "nowhere" / "run.npz", {}))
 
 
-def test_a_repeated_round_gets_the_stored_answer_and_another_model_a_refusal(task) -> None:
+def test_a_repeated_round_gets_the_stored_update_and_another_model_a_refusal(task) -> None:
     owners, model, terms = task
     engine = LocalEngine(model, owners, terms, ExactNoise(terms))
     first = engine.ask(0, np.zeros(4))
@@ -197,14 +179,14 @@ def test_a_repeated_round_gets_the_stored_answer_and_another_model_a_refusal(tas
         (12, first, "beyond-rounds"),
     ):
         wanted = parameters if isinstance(parameters, np.ndarray) else np.zeros(4)
-        answers = engine.ask(number, wanted)
-        assert not len(answers.owners)
-        assert {r.reason for r in answers.refused.values()} == {reason}
-        assert set(answers.refused) == {0, 1, 2}
+        updates = engine.ask(number, wanted)
+        assert not len(updates.owners)
+        assert {r.reason for r in updates.refused.values()} == {reason}
+        assert set(updates.refused) == {0, 1, 2}
     assert [guard.accounts()[0].charged for guard in engine.filters] == [1, 1, 1]
 
 
-def test_kept_and_fresh_answers_stand_beside_their_owners(task) -> None:
+def test_kept_and_fresh_updates_stand_beside_their_owners(task) -> None:
     owners, model, terms = task
     there = {"now": np.array([False, True, False])}
     engine = LocalEngine(
@@ -222,20 +204,20 @@ def test_a_device_that_refuses_is_left_out_and_training_goes_on(task) -> None:
     owners, model, terms = task
     engine = LocalEngine(model, owners, terms, SimulatedNoise(terms, seed=0))
 
-    def close_one(seen, answers):
+    def close_one(seen, updates):
         if seen.number == 3:
             engine.filters[1].close("task")
 
     found = run(task, engine=engine, on_round=close_one)
-    assert found.answered.tolist() == [ROUNDS, 4, ROUNDS]
+    assert found.delivered.tolist() == [ROUNDS, 4, ROUNDS]
 
 
 def test_noise_that_costs_more_than_agreed_is_refused(task) -> None:
     owners, model, terms = task
     noise = SimulatedNoise(terms, seed=0)
     noise.costs = noise.costs * 2
-    answers = LocalEngine(model, owners, terms, noise).ask(0, np.zeros(4))
-    assert {r.reason for r in answers.refused.values()} == {"over-budget"}
+    updates = LocalEngine(model, owners, terms, noise).ask(0, np.zeros(4))
+    assert {r.reason for r in updates.refused.values()} == {"over-budget"}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +237,7 @@ def test_what_is_no_model_costs_nothing(task, parameters, sentence) -> None:
     assert not any(guard.accounts()[0].charged for guard in engine.filters)
 
 
-def test_two_threads_get_one_answer(task) -> None:
+def test_two_threads_get_one_update(task) -> None:
     owners, model, terms = task
     engine = LocalEngine(model, owners, terms, ExactNoise(terms))
     with ThreadPoolExecutor(4) as pool:
@@ -274,7 +256,7 @@ def test_a_run_with_durable_devices_resumes_after_a_crash(task, tmp_path) -> Non
         guards = [Filter(store, lifetime_cap=5.0) for store in stores]
         engine = LocalEngine(model, owners, terms, ExactNoise(terms), filters=guards)
 
-        def crash(seen, answers):
+        def crash(seen, updates):
             if seen.number == crash_at:
                 raise Crash
 
@@ -293,7 +275,7 @@ def test_a_run_with_durable_devices_resumes_after_a_crash(task, tmp_path) -> Non
         with pytest.raises(Crash):
             attempt(crash_at)
     found, charged = attempt(None)
-    assert found.answered.tolist() == charged == [ROUNDS] * 3
+    assert found.delivered.tolist() == charged == [ROUNDS] * 3
 
 
 def test_a_training_that_diverges_says_so(task) -> None:
@@ -333,7 +315,7 @@ def test_a_device_that_sold_its_cap_elsewhere_does_not_join(task) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"samples": 6}, "agreed to answer from 6 records; found 7"),
+        ({"samples": 6}, "agreed to updates from 6 records; found 7"),
         ({"dimension": 5}, "agreed to dimension 5 and clip 1"),
         ({"clip": 2.0}, "agreed to dimension 4 and clip 2"),
     ],
@@ -385,7 +367,7 @@ def test_queries_that_break_the_sensitivity_are_refused_with_the_reason() -> Non
         query_named("loss")
 
 
-def test_several_local_steps_do_move_an_answer_by_more_than_the_sensitivity() -> None:
+def test_several_local_steps_do_move_an_update_by_more_than_the_sensitivity() -> None:
     """Why the registry has one query: a step amplifies what one record did to the step before."""
     model = model_named("least-squares", features=2, classes=0)
     one = federation(owners=1, samples=4, features=2, classes=0, seed=50, scale=3.0)
@@ -407,7 +389,7 @@ def test_several_local_steps_do_move_an_answer_by_more_than_the_sensitivity() ->
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"weights": "pay"}, "weights must be one of equal, precision; found 'pay'"),
+        ({"aggregation": "pay"}, "aggregation must be one of equal, precision; found 'pay'"),
         ({"rounds": 0}, "rounds must be a finite number of at least 1; found 0"),
     ],
 )

@@ -35,7 +35,7 @@ def test_nothing_is_made_or_lost_or_overdrawn(moves) -> None:
 
 
 def _named(book: Book) -> set[str]:
-    return {name for t in book.transfers for name in (t.source, t.target)}
+    return {name for t in book.transfers for name in (t.debit, t.credit)}
 
 
 def test_a_transfer_that_is_posted_twice_has_one_effect() -> None:
@@ -65,11 +65,11 @@ def test_an_overdraft_is_refused_with_the_balance() -> None:
         ({"amount": 1.0}, "whole number of micro-credits above 0; found 1.0"),
         ({"amount": True}, "found True"),
         ({"id": ""}, "id must be a name"),
-        ({"target": "buyer"}, "needs two accounts; found 'buyer' twice"),
-        ({"source": None}, "source must be a name; found None"),
+        ({"credit": "buyer"}, "needs two accounts; found 'buyer' twice"),
+        ({"debit": None}, "debit must be a name; found None"),
     ],
 )
 def test_what_is_no_transfer_is_refused(wrong, sentence) -> None:
-    good = {"id": "a", "source": "buyer", "target": "escrow", "amount": 1}
+    good = {"id": "a", "debit": "buyer", "credit": "escrow", "amount": 1}
     with pytest.raises(InvalidTransfer, match=sentence):
         Transfer(**(good | wrong))

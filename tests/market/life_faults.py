@@ -6,33 +6,26 @@ import itertools
 import math
 from dataclasses import replace
 
-from fedbourse.game.discovery import TickSum
+from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.price_discovery import TickSum
 from fedbourse.ledger import OUTSIDE, Transfer
-from fedbourse.market import (
-    answers,
-    buying,
-    clock,
-    lifecycle,
-    log,
-    price_discovery,
-    selling,
-    service,
-    settlement,
-    training,
-    unearned,
-)
+from fedbourse.market import lifecycle, log, price_discovery, service, unearned, updates
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.commands import scheduler
+from fedbourse.market.commands import training as training_commands
 from fedbourse.market.parties import MARKET
+from fedbourse.market.records import State
 from fedbourse.market.service import FUND, Market, escrow
-from fedbourse.market.task import State
 from fedbourse.storage import schema
-from fedbourse.storage.sql import SqlUnit
+from fedbourse.storage.sql import SqlTransaction
 
 NAMES = [f"owner:{place:06d}" for place in range(9)]
 
 
 def vesting_rounds_up(patch) -> None:
     patch.setattr(
-        answers, "earned", lambda payment, *, answered, rounds: -(-payment * answered // rounds)
+        updates, "earned", lambda payment, *, delivered, rounds: -(-payment * delivered // rounds)
     )
 
 
@@ -41,15 +34,16 @@ def each_payment_is_rounded_down(patch) -> None:
         total = sum(sum(chunk) for chunk in read())
         return lambda budgets: [int(reward * budget / total) for budget in budgets]
 
-    patch.setitem(settlement.COMPENSATIONS, "proportional", rounded)
+    choice = replace(MECHANISMS.choices[0], value=rounded)
+    patch.setitem(MECHANISMS._choices, "proportional", choice)
 
 
 def escrow_is_not_reserved_at_opening(patch) -> None:
     pay = Market.pay
 
-    def forgetful(self, unit, id, *what):
+    def forgetful(self, tx, id, *what):
         if not id.endswith("/escrow"):
-            pay(self, unit, id, *what)
+            pay(self, tx, id, *what)
 
     patch.setattr(Market, "pay", forgetful)
 
@@ -70,7 +64,7 @@ def nothing_is_refunded(patch) -> None:
 
 def a_refund_comes_twice(patch) -> None:
     def twice(task, transfer):
-        again = replace(transfer, id=f"{transfer.id}/again", source=OUTSIDE)
+        again = replace(transfer, id=f"{transfer.id}/again", debit=OUTSIDE)
         return [transfer, again] if transfer.id.endswith("/refund") else [transfer]
 
     the_end_moves_other_money(patch, twice)
@@ -78,16 +72,16 @@ def a_refund_comes_twice(patch) -> None:
 
 def pay_of_absentees_goes_to_the_buyer(patch) -> None:
     def back(task, transfer):
-        return [replace(transfer, target=task.buyer) if transfer.target == FUND else transfer]
+        return [replace(transfer, credit=task.buyer) if transfer.credit == FUND else transfer]
 
     the_end_moves_other_money(patch, back)
 
 
 def the_fund_is_debited(patch) -> None:
     def taken(task, transfer):
-        if transfer.target != FUND:
+        if transfer.credit != FUND:
             return [transfer]
-        out = replace(transfer, id=f"{transfer.id}/out", source=FUND, target=task.buyer)
+        out = replace(transfer, id=f"{transfer.id}/out", debit=FUND, credit=task.buyer)
         return [transfer, out]
 
     the_end_moves_other_money(patch, taken)
@@ -106,22 +100,26 @@ def answers_to_an_open_round_make_up_for_missed_ones(patch) -> None:
 def a_decliner_s_pay_goes_to_the_buyer(patch) -> None:
     again = price_discovery.restart
 
-    def generous(market, unit, task_id):
-        gone = [line for line in unit.lines(task_id) if line.state != "signed"]
-        buyer = unit.task(task_id).buyer
-        task = again(market, unit, task_id)
-        for line in gone:
+    def generous(market, tx, task_id):
+        gone = [
+            allocation for allocation in tx.allocations(task_id) if allocation.state != "signed"
+        ]
+        buyer = tx.task(task_id).buyer
+        task = again(market, tx, task_id)
+        for allocation in gone:
             route = escrow(task_id), buyer
-            market.pay(unit, f"{task_id}/{line.owner}/declined", route, line.payment, "")
+            market.pay(tx, f"{task_id}/{allocation.owner}/declined", route, allocation.payment, "")
         return task
 
-    patch.setattr(clock, "restart", generous)
+    patch.setattr(scheduler, "restart", generous)
 
 
 def a_decliner_stays_in(patch) -> None:
-    add = SqlUnit.add_exit
+    add = SqlTransaction.add_exit
     patch.setattr(
-        SqlUnit, "add_exit", lambda self, gone: add(self, gone) if gone.reason == "left" else None
+        SqlTransaction,
+        "add_exit",
+        lambda self, gone: add(self, gone) if gone.reason == "left" else None,
     )
 
 
@@ -131,24 +129,24 @@ def a_reply_counts_after_its_owner_is_out(patch) -> None:
         which = (table.c.task == task) & (table.c.tick == tick) & table.c.budget.is_not(None)
         return self._columns(table, which, names, at_once)
 
-    patch.setattr(SqlUnit, "replies_in", of_everybody)
+    patch.setattr(SqlTransaction, "replies_in", of_everybody)
 
 
 def a_task_settles_at_a_tick_that_does_not_qualify(patch) -> None:
     by_rule = price_discovery.settle
 
-    def early(market, unit, task, discovery):
+    def early(market, tx, task, discovery):
         if discovery.low is None:
-            return by_rule(market, unit, task, discovery)
+            return by_rule(market, tx, task, discovery)
         ticks = [TickSum(math.inf, 0, 0.0)] * len(discovery.ticks)
         ticks[discovery.ticks.index(discovery.low)] = replace(discovery.low, share_sum=0.0)
-        return by_rule(market, unit, task, replace(discovery, ticks=tuple(ticks)))
+        return by_rule(market, tx, task, replace(discovery, ticks=tuple(ticks)))
 
     patch.setattr(price_discovery, "settle", early)
 
 
 def a_zero_does_not_stand(patch) -> None:
-    close = SqlUnit.miss_tick
+    close = SqlTransaction.miss_tick
 
     def forgetful(self, task, **tick):
         missed = close(self, task, **tick)
@@ -156,11 +154,11 @@ def a_zero_does_not_stand(patch) -> None:
         self._run(table.update().where(table.c.task == task).values(zero_from=None))
         return missed
 
-    patch.setattr(SqlUnit, "miss_tick", forgetful)
+    patch.setattr(SqlTransaction, "miss_tick", forgetful)
 
 
 def who_missed_a_tick_is_let_back_in(patch) -> None:
-    close = SqlUnit.miss_tick
+    close = SqlTransaction.miss_tick
 
     def lenient(self, task, **tick):
         missed = close(self, task, **tick)
@@ -169,93 +167,95 @@ def who_missed_a_tick_is_let_back_in(patch) -> None:
         self._run(table.delete().where(here))
         return missed
 
-    patch.setattr(SqlUnit, "miss_tick", lenient)
+    patch.setattr(SqlTransaction, "miss_tick", lenient)
 
 
 def a_reply_to_a_closed_tick_is_taken(patch) -> None:
-    submit = selling.submit_plan
+    submit = owner_commands.submit_plan
 
-    def late(market, unit, who, task_id, *, tick, **plan):
-        return submit(market, unit, who, task_id, tick=max(tick, unit.task(task_id).tick), **plan)
+    def late(market, tx, who, task_id, *, tick, **plan):
+        return submit(market, tx, who, task_id, tick=max(tick, tx.task(task_id).tick), **plan)
 
-    patch.setattr(selling, "submit_plan", late)
+    patch.setattr(owner_commands, "submit_plan", late)
 
 
 def replies_may_contradict_each_other(patch) -> None:
-    patch.setattr(selling, "_refuse_contradiction", lambda unit, task, who, budget: None)
+    patch.setattr(owner_commands, "_refuse_contradiction", lambda tx, task, who, budget: None)
 
 
 def nobody_may_review(patch) -> None:
     patch.setattr(
-        training, "review", lambda market, unit, id: training.start(market, unit, MARKET, id)
+        training_commands,
+        "review",
+        lambda market, tx, id: training_commands.start(market, tx, MARKET, id),
     )
 
 
 def upfront_needs_no_confirmation(patch) -> None:
-    opened = buying.open_task
+    opened = buyer_commands.open_task
 
-    def careless(market, unit, who, task_id, *, confirm_upfront=False):
-        return opened(market, unit, who, task_id, confirm_upfront=True)
+    def careless(market, tx, who, task_id, *, confirm_upfront=False):
+        return opened(market, tx, who, task_id, confirm_upfront=True)
 
-    patch.setattr(buying, "open_task", careless)
+    patch.setattr(buyer_commands, "open_task", careless)
 
 
 def a_small_total_is_bought_all_the_same(patch) -> None:
     plans = price_discovery._plans
 
-    def enough(unit, task, tick):
-        total, tree = plans(unit, task, tick)
+    def enough(tx, task, tick):
+        total, tree = plans(tx, task, tick)
         return max(total, task.card.min_total_budget), tree
 
     patch.setattr(price_discovery, "_plans", enough)
 
 
 def a_repeated_answer_pays_again(patch) -> None:
-    repeated = answers._repeated
+    repeated = updates._repeated
 
-    def generous(unit, before, body_hash, refused):
-        receipt = repeated(unit, before, body_hash, refused)
+    def generous(tx, before, body_hash, refused):
+        receipt = repeated(tx, before, body_hash, refused)
         once_more = Transfer(f"{before.task}/{before.hash}", OUTSIDE, before.owner, 1)
-        unit.post([once_more], at_ms=before.at_ms)
+        tx.post([once_more], at_ms=before.at_ms)
         return receipt
 
-    patch.setattr(answers, "_repeated", generous)
+    patch.setattr(updates, "_repeated", generous)
 
 
 def any_round_is_answered(patch) -> None:
-    accept = answers.accept_answer
+    accept = updates.accept_update
 
-    def careless(market, unit, who, task_id, *, round, body):
-        task = unit.task(task_id)
+    def careless(market, tx, who, task_id, *, round, body):
+        task = tx.task(task_id)
         asked = task.round if task.state is State.TRAINING else round
-        return accept(market, unit, who, task_id, round=asked, body=body)
+        return accept(market, tx, who, task_id, round=asked, body=body)
 
-    patch.setattr(answers, "accept_answer", careless)
+    patch.setattr(updates, "accept_update", careless)
 
 
 def the_last_answer_earns_nothing(patch) -> None:
-    def withheld(payment, *, answered, rounds):
-        return payment * min(answered, rounds - 1) // rounds
+    def withheld(payment, *, delivered, rounds):
+        return payment * min(delivered, rounds - 1) // rounds
 
-    patch.setattr(answers, "earned", withheld)
+    patch.setattr(updates, "earned", withheld)
 
 
 def silence_counts_as_a_signature(patch) -> None:
     again = price_discovery.restart
 
-    def signs(market, unit, task_id):
-        states = {line.owner: line.state for line in unit.lines(task_id)}
+    def signs(market, tx, task_id):
+        states = {allocation.owner: allocation.state for allocation in tx.allocations(task_id)}
         if "declined" in states.values():
-            return again(market, unit, task_id)
+            return again(market, tx, task_id)
         for owner in states:
-            unit.decide_line(task_id, owner, "signed", signature="")
-        return training.review(market, unit, task_id)
+            tx.decide_allocation(task_id, owner, "signed", signature="")
+        return training_commands.review(market, tx, task_id)
 
-    patch.setattr(clock, "restart", signs)
+    patch.setattr(scheduler, "restart", signs)
 
 
 def a_forged_signature_is_good_enough(patch) -> None:
-    patch.setattr(selling, "verified", lambda public, message, signature: True)
+    patch.setattr(owner_commands, "verified", lambda public, message, signature: True)
 
 
 def anybody_may_cancel(patch) -> None:
@@ -263,12 +263,12 @@ def anybody_may_cancel(patch) -> None:
 
 
 def deadlines_do_not_bind_owners(patch) -> None:
-    def late(market, unit, who, task_id, command):
-        task = unit.task(task_id)
+    def late(market, tx, who, task_id, command):
+        task = tx.task(task_id)
         lifecycle.after(task.state, command, by="owner")
         return task
 
-    for module in (selling, answers):
+    for module in (owner_commands, updates):
         patch.setattr(module, "taken_by_owner", late)
 
 
@@ -276,61 +276,61 @@ def a_deposit_counts_each_time(patch) -> None:
     counter = itertools.count()
     pay = Market.pay
 
-    def again(self, unit, id, *what):
-        done = pay(self, unit, id, *what)
+    def again(self, tx, id, *what):
+        done = pay(self, tx, id, *what)
         if "deposit" in id and not done:
-            pay(self, unit, f"{id}/{next(counter)}", *what)
+            pay(self, tx, f"{id}/{next(counter)}", *what)
         return done
 
     patch.setattr(Market, "pay", again)
 
 
 def a_withdrawn_reply_stays(patch) -> None:
-    withdraw = SqlUnit.withdraw
+    leave_task = SqlTransaction.leave_task
 
     def half(self, gone, *, from_interests):
         replies = self.replies_of(gone.task, gone.owner)
-        withdraw(self, gone, from_interests=from_interests)
+        leave_task(self, gone, from_interests=from_interests)
         for reply in replies:
             self.put_reply(reply)
 
-    patch.setattr(SqlUnit, "withdraw", half)
+    patch.setattr(SqlTransaction, "leave_task", half)
 
 
 def a_tick_waits_for_those_who_withdrew(patch) -> None:
-    count = SqlUnit.count_asked
+    count = SqlTransaction.count_asked
 
     def all_of_them(self, task, *, total_budget):
         left = sum(gone.reason == "left" for gone in self.exits(task, NAMES).values())
         return count(self, task, total_budget=total_budget) + left
 
-    patch.setattr(SqlUnit, "count_asked", all_of_them)
+    patch.setattr(SqlTransaction, "count_asked", all_of_them)
 
 
 def who_is_out_may_come_back(patch) -> None:
-    patch.setattr(selling, "_refuse_out", lambda unit, task, who: None)
+    patch.setattr(owner_commands, "_refuse_out", lambda tx, task, who: None)
 
 
 def a_withdrawn_interest_leaves_the_log(patch) -> None:
-    withdraw = SqlUnit.withdraw
+    leave_task = SqlTransaction.leave_task
 
     def thorough(self, withdrawal, *, from_interests):
-        withdraw(self, withdrawal, from_interests=True)
+        leave_task(self, withdrawal, from_interests=True)
 
-    patch.setattr(SqlUnit, "withdraw", thorough)
+    patch.setattr(SqlTransaction, "leave_task", thorough)
 
 
 def erasure_drops_the_leaf(patch) -> None:
-    erase = SqlUnit.erase
+    erase = SqlTransaction.erase
 
     def thorough(self, task, owner):
         erase(self, task, owner)
-        line = self.line(task, owner)
-        for table in (schema.interests, schema.replies, schema.lines) if line else ():
-            mine = (table.c.task == task) & (table.c.owner == owner)
-            self._run(table.update().where(mine).values(leaf="00" * 32))
+        allocation = self.allocation(task, owner)
+        for table in (schema.interests, schema.replies, schema.allocations) if allocation else ():
+            participation = (table.c.task == task) & (table.c.owner == owner)
+            self._run(table.update().where(participation).values(leaf="00" * 32))
 
-    patch.setattr(SqlUnit, "erase", thorough)
+    patch.setattr(SqlTransaction, "erase", thorough)
 
 
 def events_forget_the_one_before(patch) -> None:
@@ -343,54 +343,55 @@ def events_forget_the_one_before(patch) -> None:
 
 
 def upfront_pays_with_each_answer_as_well(patch) -> None:
-    accept = answers.accept_answer
+    accept = updates.accept_update
 
-    def both(market, unit, who, task_id, *, round, body):
-        fresh = unit.answer(task_id, round, who.party) is None
-        receipt = accept(market, unit, who, task_id, round=round, body=body)
-        task = unit.task(task_id)
-        if fresh and task.card.vesting == "upfront" and unit.balance(escrow(task_id)):
-            market.pay(unit, f"{task_id}/{who.party}/{round}", (escrow(task_id), who.party), 1, "")
+    def both(market, tx, who, task_id, *, round, body):
+        fresh = tx.update(task_id, round, who.party) is None
+        receipt = accept(market, tx, who, task_id, round=round, body=body)
+        task = tx.task(task_id)
+        if fresh and task.card.vesting == "upfront" and tx.balance(escrow(task_id)):
+            market.pay(tx, f"{task_id}/{who.party}/{round}", (escrow(task_id), who.party), 1, "")
         elif fresh and task.card.vesting == "upfront":
-            market.pay(unit, f"{task_id}/{who.party}/{round}", (task.buyer, who.party), 1, "")
+            market.pay(tx, f"{task_id}/{who.party}/{round}", (task.buyer, who.party), 1, "")
         return receipt
 
-    patch.setattr(answers, "accept_answer", both)
+    patch.setattr(updates, "accept_update", both)
 
 
-FAULTS = [
-    vesting_rounds_up,
-    each_payment_is_rounded_down,
-    escrow_is_not_reserved_at_opening,
-    nothing_is_refunded,
-    a_refund_comes_twice,
-    pay_of_absentees_goes_to_the_buyer,
-    the_fund_is_debited,
-    answers_to_an_open_round_make_up_for_missed_ones,
-    a_decliner_s_pay_goes_to_the_buyer,
-    a_decliner_stays_in,
-    a_reply_counts_after_its_owner_is_out,
-    a_task_settles_at_a_tick_that_does_not_qualify,
-    a_zero_does_not_stand,
-    who_missed_a_tick_is_let_back_in,
-    a_reply_to_a_closed_tick_is_taken,
-    replies_may_contradict_each_other,
-    nobody_may_review,
-    upfront_needs_no_confirmation,
-    a_small_total_is_bought_all_the_same,
-    a_repeated_answer_pays_again,
-    any_round_is_answered,
-    the_last_answer_earns_nothing,
-    silence_counts_as_a_signature,
-    a_forged_signature_is_good_enough,
-    anybody_may_cancel,
-    deadlines_do_not_bind_owners,
-    a_deposit_counts_each_time,
-    a_withdrawn_reply_stays,
-    a_tick_waits_for_those_who_withdrew,
-    who_is_out_may_come_back,
-    a_withdrawn_interest_leaves_the_log,
-    erasure_drops_the_leaf,
-    events_forget_the_one_before,
-    upfront_pays_with_each_answer_as_well,
-]
+FAULTS = {
+    vesting_rounds_up: 5,
+    each_payment_is_rounded_down: 0,
+    escrow_is_not_reserved_at_opening: 0,
+    nothing_is_refunded: 1,
+    a_refund_comes_twice: 1,
+    pay_of_absentees_goes_to_the_buyer: 6,
+    the_fund_is_debited: 6,
+    answers_to_an_open_round_make_up_for_missed_ones: 6,
+    a_decliner_s_pay_goes_to_the_buyer: 4,
+    a_decliner_stays_in: 1,
+    a_reply_counts_after_its_owner_is_out: 4,
+    a_task_settles_at_a_tick_that_does_not_qualify: 0,
+    a_zero_does_not_stand: 0,
+    who_missed_a_tick_is_let_back_in: 1,
+    a_reply_to_a_closed_tick_is_taken: 6,
+    replies_may_contradict_each_other: 12,
+    nobody_may_review: 4,
+    upfront_needs_no_confirmation: 0,
+    a_small_total_is_bought_all_the_same: 1,
+    a_repeated_answer_pays_again: 5,
+    any_round_is_answered: 5,
+    the_last_answer_earns_nothing: 6,
+    silence_counts_as_a_signature: 5,
+    a_forged_signature_is_good_enough: 1,
+    anybody_may_cancel: 0,
+    deadlines_do_not_bind_owners: 1,
+    a_deposit_counts_each_time: 3,
+    a_withdrawn_reply_stays: 5,
+    a_tick_waits_for_those_who_withdrew: 5,
+    who_is_out_may_come_back: 4,
+    a_withdrawn_interest_leaves_the_log: 5,
+    erasure_drops_the_leaf: 1,
+    events_forget_the_one_before: 0,
+    upfront_pays_with_each_answer_as_well: 11,
+}
+"""Each with the number of a life that shows it, which is played first."""

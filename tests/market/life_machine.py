@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -19,26 +20,42 @@ from fedbourse.errors import (
     FedbourseError,
     InvalidInput,
     InvalidTransfer,
+    LeftTask,
     NotAllowed,
-    Withdrawn,
 )
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts, answers, buying, payouts, selling, training
+from fedbourse.market import updates
+from fedbourse.market.commands import accounts, payouts
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.commands import training as training_commands
+from fedbourse.market.commands.payouts import PAYOUTS
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.payouts import PAYOUTS
+from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
-from fedbourse.market.task import State
-from fedbourse.wire.card import Deadlines
-from market.life_laws import LifeLaws
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.trading import OPERATOR, best_budget, caller, card, noise
+from market.life_invariants import LifeLaws
 from market.life_model import BUYERS, MAX_RHO, OWNERS, SHORT
 from market.life_sale import Sale
-from market.trading import OPERATOR, best_budget, caller, card, noise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 INTERESTS = ("withholds", "tells", "absent")
 REPLIES = ("best", "zero", "huge", "stale", "silent", "third", "jumps")
 DECISIONS = ("sign", "decline", "silent")
-ANSWERS = ("right", *["silent"] * 4, "next round", "last round", "other", "short", "zeros", "nan")
+UPDATE_FORMATS = (
+    "right",
+    *["silent"] * 4,
+    "next round",
+    "last round",
+    "other",
+    "short",
+    "zeros",
+    "nan",
+)
 DEPOSITS = (*[90_000_000] * 4, 12_000_000, 2)
 TASK = range(5)
 DICE = range(2**16 + 1)
@@ -79,7 +96,7 @@ class Life(LifeLaws):
             self.deposit(BUYERS.index(buyer), amount, False)
 
     @drawn(
-        act=("deposit", "repeat", "withdraw"),
+        act=("deposit", "repeat", "leave"),
         who=range(2 + OWNERS),
         amount=range(1, 12_000_001),
         part=("1", "half", "all", "more"),
@@ -91,7 +108,7 @@ class Life(LifeLaws):
         elif act == "repeat":
             self.deposit_again(amount)
         else:
-            self.withdraw(who, part)
+            self.leave_task(who, part)
 
     def deposit(self, who, amount, operator) -> None:
         party = [*[b.party for b in BUYERS], *self.names][who]
@@ -109,7 +126,7 @@ class Life(LifeLaws):
         who = caller(self.payments.notes[reference][0])
         self.attempt(None, accounts.deposit, who, accounts.look_up(who, self.payments, reference))
 
-    def withdraw(self, who, part) -> None:
+    def leave_task(self, who, part) -> None:
         party = [*[b.party for b in BUYERS], *self.names][who]
         held = self.money[party]
         amount = {"1": 1, "half": held // 2, "all": held, "more": held + 1}[part]
@@ -132,7 +149,7 @@ class Life(LifeLaws):
         least=(2, 2, 2, 3),
         review=(0, 0, 600),
         least_total=(0.0, 0.0, 0.0, 0.5),
-        far=("", *["answers"] * 6, "training", "settled", "announced", "open"),
+        far=("", *["updates"] * 6, "training", "settled", "announced", "open"),
         dice=DICE,
     )
     def create(self, *, who, reward, pays, rounds, least, review, least_total, far, dice) -> None:
@@ -149,7 +166,7 @@ class Life(LifeLaws):
             max_rho=MAX_RHO,
             deadlines=Deadlines(review_s=review),
         )
-        task = self.attempt(None, buying.create, BUYERS[who], wanted)
+        task = self.attempt(None, buyer_commands.create, BUYERS[who], wanted)
         self.sales.append(
             Sale(
                 task.id,
@@ -182,10 +199,10 @@ class Life(LifeLaws):
                 self.advance(),
                 self.time_passes(601.0, True) if sale.review_ends and dice % 3 else None,
             ),
-            "answers": lambda sale: (
-                self.answer(sale, by_dice(dice, ANSWERS), 1, True),
+            "updates": lambda sale: (
+                self.update(sale, by_dice(dice, UPDATE_FORMATS), 1, True),
                 self.time_passes(301.0, True) if dice % 2 else None,  # some were silent
-                self.answer(sale, by_dice(dice, ANSWERS), 2, True),
+                self.update(sale, by_dice(dice, UPDATE_FORMATS), 2, True),
             ),
         }
         for name, step in steps.items() if far else ():
@@ -210,23 +227,27 @@ class Life(LifeLaws):
         getattr(self, command)(sale)
 
     def open(self, sale) -> None:
-        self.attempt(FedbourseError, buying.open_task, OPERATOR, sale.id)
+        self.attempt(FedbourseError, buyer_commands.open_task, OPERATOR, sale.id)
         refused = self.can_open(sale)
         if sale.vesting == "upfront":
-            self.attempt(Conflict, buying.open_task, self.buyer_of(sale), sale.id)
-        self.attempt(refused, buying.open_task, self.buyer_of(sale), sale.id, confirm_upfront=True)
+            self.attempt(Conflict, buyer_commands.open_task, self.buyer_of(sale), sale.id)
+        self.attempt(
+            refused, buyer_commands.open_task, self.buyer_of(sale), sale.id, confirm_upfront=True
+        )
         if not refused:
             self.now_open(sale)
 
     def announce(self, sale) -> None:
         refused = Conflict if sale.state is not State.OPEN else self.can_announce(sale)
-        self.attempt(refused, buying.announce, self.buyer_of(sale), sale.id)
+        self.attempt(refused, buyer_commands.announce, self.buyer_of(sale), sale.id)
         if not refused:
             self.now_announced(sale)
 
     def train(self, sale) -> None:
         ready = sale.state is State.SETTLED and self.all_signed(sale)
-        self.attempt(None if ready else Conflict, training.start, self.buyer_of(sale), sale.id)
+        self.attempt(
+            None if ready else Conflict, training_commands.start, self.buyer_of(sale), sale.id
+        )
         if ready:
             self.now_training(sale)
 
@@ -237,19 +258,19 @@ class Life(LifeLaws):
     )
     def cancel(self, which, who) -> None:
         sale = self.one(which)
-        mine = self.buyer_of(sale)
+        participation = self.buyer_of(sale)
         by = {
-            "buyer": mine,
+            "buyer": participation,
             "operator": OPERATOR,
-            "other buyer": BUYERS[1 - BUYERS.index(mine)],
+            "other buyer": BUYERS[1 - BUYERS.index(participation)],
             "owner": self.owners[0].caller,
             "auditor": caller("auditor:kay"),
         }[who]
         if who not in ("buyer", "operator"):
-            self.attempt(FedbourseError, buying.cancel, by, sale.id)
+            self.attempt(FedbourseError, buyer_commands.cancel, by, sale.id)
             return
         refused = Conflict if sale.state in ENDED else None
-        self.attempt(refused, buying.cancel, by, sale.id)
+        self.attempt(refused, buyer_commands.cancel, by, sale.id)
         if not refused:
             self.now_cancelled(sale)
 
@@ -258,7 +279,7 @@ class Life(LifeLaws):
     @precondition(lambda self: self.sales)
     @drawn(
         which=TASK,
-        what=("answer", "answer", "decide", "plan", "interest", "withdraw"),
+        what=("answer", "answer", "decide", "plan", "interest", "leave"),
         dice=DICE,
         times=range(1, 9),
         moves=(True, True, False),
@@ -268,7 +289,7 @@ class Life(LifeLaws):
             self.interest(self.one(which, State.OPEN), by_dice(dice, INTERESTS))
         elif what == "plan":
             self.plan(self.one(which, State.ANNOUNCED), by_dice(dice, REPLIES), times)
-        elif what == "withdraw":
+        elif what == "leave":
             sale = self.one(which, State.OPEN, State.ANNOUNCED)
             self.step_back(sale, self.owners[dice % OWNERS], moves)
         elif what == "decide":
@@ -277,7 +298,7 @@ class Life(LifeLaws):
             some = [s for s in self.sales if s.state is State.TRAINING]
             some = some or [s for s in self.sales if s.trained]
             if some:
-                self.answer(some[which % len(some)], by_dice(dice, ANSWERS), times, moves)
+                self.update(some[which % len(some)], by_dice(dice, UPDATE_FORMATS), times, moves)
 
     def interest(self, sale, told) -> None:
         refused = None if self.in_time(sale, State.OPEN) else FedbourseError
@@ -287,8 +308,8 @@ class Life(LifeLaws):
                 continue
             gone = owner.name in sale.out
             self.attempt(
-                refused or (Withdrawn if gone else None),
-                selling.register_interest,
+                refused or (LeftTask if gone else None),
+                owner_commands.register_interest,
                 owner.caller,
                 sale.id,
                 value=owner.value if said == "tells" else None,
@@ -303,7 +324,9 @@ class Life(LifeLaws):
         leaves = early and name in sale.left()
         known = leaves or name in sale.out
         for _ in range(2):
-            self.attempt(None if known else FedbourseError, selling.withdraw, owner.caller, sale.id)
+            self.attempt(
+                None if known else FedbourseError, owner_commands.leave_task, owner.caller, sale.id
+            )
         if leaves:
             sale.out[name] = "left"
             sale.replies.pop((sale.tick, name), None)
@@ -311,8 +334,8 @@ class Life(LifeLaws):
                 sale.interested.discard(name)
             else:
                 sale.renew(self.now, sale.tick)
-            with self.trading.store.read() as unit:
-                replies = unit.replies_of(sale.id, name)
+            with self.trading.store.read() as tx:
+                replies = tx.replies_of(sale.id, name)
             assert [each.tick for each in replies] == sorted(
                 tick for tick, who in sale.replies if who == name
             )
@@ -326,12 +349,12 @@ class Life(LifeLaws):
         """An owner who is out says nothing more."""
         task, late = self.trading.task(sale.id), self.now >= sale.deadline
         if sale.state is State.OPEN:
-            command, said = selling.register_interest, {"value": 1.0}
+            command, said = owner_commands.register_interest, {"value": 1.0}
             said["previous"] = task.card.digest
         else:
-            command, said = selling.submit_plan, {"tick": task.tick, "budget": 1.0}
+            command, said = owner_commands.submit_plan, {"tick": task.tick, "budget": 1.0}
             said["previous"] = task.offer
-        self.attempt(Conflict if late else Withdrawn, command, owner.caller, sale.id, **said)
+        self.attempt(Conflict if late else LeftTask, command, owner.caller, sale.id, **said)
 
     def plan(self, sale, replies, ticks) -> None:
         for _ in range(ticks):
@@ -365,7 +388,7 @@ class Life(LifeLaws):
         options = {"tick": task.tick, "budget": budget, "previous": task.offer}
         refused = None
         if name in sale.out:
-            refused = Withdrawn
+            refused = LeftTask
         elif name not in sale.interested:
             refused = NotAllowed
         elif reply == "stale":
@@ -374,8 +397,8 @@ class Life(LifeLaws):
             refused = InvalidInput
         if reply == "huge" and refused in (None, InvalidInput):
             more = options | {"budget": MAX_RHO * 1.01}
-            self.attempt(InvalidInput, selling.submit_plan, owner.caller, sale.id, **more)
-        self.attempt(refused, selling.submit_plan, owner.caller, sale.id, **options)
+            self.attempt(InvalidInput, owner_commands.submit_plan, owner.caller, sale.id, **more)
+        self.attempt(refused, owner_commands.submit_plan, owner.caller, sale.id, **options)
         if not refused and name in sale.asked():
             sale.replies[task.tick, name] = budget
 
@@ -405,7 +428,7 @@ class Life(LifeLaws):
                 with pytest.raises(Conflict):
                     self.trading.decide(owner, sale.id, accept=said == "sign")
 
-    def answer(self, sale, says, rounds, moves) -> None:
+    def update(self, sale, says, rounds, moves) -> None:
         for _ in range(rounds):
             for owner, said in zip(self.owners, says, strict=True):
                 if said != "silent":
@@ -415,21 +438,21 @@ class Life(LifeLaws):
 
     def answer_one(self, sale, owner, said) -> None:
         task = self.trading.task(sale.id)
-        with self.trading.store.read() as unit:
-            line = unit.line(sale.id, owner.name)
-        if line is None and not sale.trained:
+        with self.trading.store.read() as tx:
+            allocation = tx.allocation(sale.id, owner.name)
+        if allocation is None and not sale.trained:
             return
         round = sale.round + {"next round": 1, "last round": -1}.get(said, 0)
-        budget = line.budget if line is not None and line.budget else 1.0
+        budget = allocation.budget if allocation is not None and allocation.budget else 1.0
         body = noise(task, budget, f"{owner.name} {round} {said == 'other'}")
         if said in ("short", "zeros", "nan"):
             body = {"short": body[:-8], "zeros": bytes(24), "nan": b"\xff" * 24}[said]
-        before = sale.answers.get((round, owner.name))
+        before = sale.updates.get((round, owner.name))
         options = {"round": round, "body": body}
         if before is not None:
             same = before[0] == body
             again = self.attempt(
-                None if same else Conflict, answers.accept_answer, owner.caller, sale.id, **options
+                None if same else Conflict, updates.accept_update, owner.caller, sale.id, **options
             )
             assert again == before[1] or not same
             return
@@ -441,9 +464,9 @@ class Life(LifeLaws):
         elif said in ("short", "zeros", "nan"):
             refused = InvalidInput
         earned = sale.earned(owner.name) if owner.name in sale.decided else 0
-        receipt = self.attempt(refused, answers.accept_answer, owner.caller, sale.id, **options)
+        receipt = self.attempt(refused, updates.accept_update, owner.caller, sale.id, **options)
         if refused is None:
-            sale.answers[round, owner.name] = body, receipt
+            sale.updates[round, owner.name] = body, receipt
             self.move(escrow(sale.id), owner.name, sale.earned(owner.name) - earned)
             assert receipt["receipt"]["earned_micro"] == sale.earned(owner.name)
             for again in ("right", "next round"):
@@ -454,7 +477,9 @@ class Life(LifeLaws):
     def erase(self, which, who) -> None:
         sale, owner = self.one(which, *ENDED), self.owners[who]
         allowed = sale.state in ENDED and owner.name in sale.interested
-        self.attempt(None if allowed else FedbourseError, selling.erase, owner.caller, sale.id)
+        self.attempt(
+            None if allowed else FedbourseError, owner_commands.erase, owner.caller, sale.id
+        )
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -476,7 +501,9 @@ class Life(LifeLaws):
         for owner in self.owners:
             if sale.state is State.OPEN:
                 options = {"value": None, "previous": task.card.digest}
-                self.attempt(Conflict, selling.register_interest, owner.caller, sale.id, **options)
+                self.attempt(
+                    Conflict, owner_commands.register_interest, owner.caller, sale.id, **options
+                )
             elif sale.state is State.ANNOUNCED:
                 with pytest.raises(Conflict, match="the deadline for plan has passed"):
                     self.trading.plan(owner, task, 1.0)
@@ -485,9 +512,9 @@ class Life(LifeLaws):
             elif sale.state is State.SETTLED:
                 with pytest.raises(Conflict):
                     self.trading.decide(owner, sale.id)
-            elif (sale.round, owner.name) not in sale.answers:
+            elif (sale.round, owner.name) not in sale.updates:
                 with pytest.raises(Conflict):
-                    self.trading.answer(owner, task)
+                    self.trading.update(owner, task)
 
 
 def run_life(stores, examples: int, *, steps: int = 25, **options) -> None:
@@ -496,9 +523,9 @@ def run_life(stores, examples: int, *, steps: int = 25, **options) -> None:
     run_state_machine_as_test(lambda: Life(stores), settings=chosen)
 
 
-def run_same_lives(stores, lives: int, *, steps: int) -> None:
+def run_same_lives(stores, lives: Iterable[int], *, steps: int) -> None:
     """Play lives that are drawn without Hypothesis: the same ones whatever else was imported."""
-    for number in range(lives):
+    for number in lives:
         random = Random(number)
         life = Life(stores)
         try:

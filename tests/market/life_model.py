@@ -13,11 +13,11 @@ from hypothesis.stateful import (
 
 from fedbourse.errors import Conflict, FedbourseError, InvalidTransfer, NotFound
 from fedbourse.market.lifecycle import Command
+from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
-from fedbourse.market.task import State
-from fedbourse.wire.keys import SigningKey
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.testing.trading import Trading, caller
 from market.life_sale import PLANS_MS, TICK_MS, TICKS_MAX, Sale, largest_remainder
-from market.trading import Trading, caller
 
 BUYERS = [caller("buyer:acme"), caller("buyer:bell")]
 OWNERS = 4
@@ -73,9 +73,9 @@ class LifeModel(RuleBasedStateMachine):
     def now(self) -> int:
         return self.trading.time_ms
 
-    def move(self, source: str, target: str, amount: int) -> None:
-        self.money[source] -= amount
-        self.money[target] += amount
+    def move(self, debit: str, credit: str, amount: int) -> None:
+        self.money[debit] -= amount
+        self.money[credit] += amount
 
     def empty_escrow(self, sale: Sale) -> None:
         """What closed rounds did not earn goes by the card; all else is the buyer's."""

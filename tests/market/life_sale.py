@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from fedbourse.market.task import State
+from fedbourse.market.records import State
 
 CONVERGED = 1e-6
 TICKS_MAX = 60
@@ -48,7 +48,7 @@ class Sale:
     bonus: dict = field(default_factory=dict)
     trained: bool = False
     round: int = 0
-    answers: dict = field(default_factory=dict)
+    updates: dict = field(default_factory=dict)
     """(round, owner): (bytes, receipt)"""
 
     @property
@@ -84,7 +84,7 @@ class Sale:
         if self.state is State.SETTLED:
             return self.review_ends is None and not self.waiting()
         if self.state is State.TRAINING:
-            return all((self.round, owner) in self.answers for owner in self.signed())
+            return all((self.round, owner) in self.updates for owner in self.signed())
         return False
 
     # -- ticks -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Sale:
     # -- pay ---------------------------------------------------------------------------------------
 
     def count(self, owner: str) -> int:
-        return sum(1 for _, who in self.answers if who == owner)
+        return sum(1 for _, who in self.updates if who == owner)
 
     def vested(self, owner: str, rounds: int) -> int:
         return int(Fraction(self.pay[owner] * rounds, self.rounds))
@@ -162,7 +162,7 @@ class Sale:
         if not self.trained or self.vesting == "upfront":
             return 0
         delivered = {
-            owner: sum((number, owner) in self.answers for number in range(self.round))
+            owner: sum((number, owner) in self.updates for number in range(self.round))
             for owner in self.pay
         }
         return sum(
@@ -175,7 +175,7 @@ class Sale:
         exact = dict.fromkeys(sorted(self.pay), Fraction(0))
         delivered = dict.fromkeys(exact, 0)
         for number in range(self.round):
-            there = [owner for owner in exact if (number, owner) in self.answers]
+            there = [owner for owner in exact if (number, owner) in self.updates]
             for owner in there:
                 delivered[owner] += 1
                 part = Fraction(self.pay[owner], sum(self.pay[each] for each in there))

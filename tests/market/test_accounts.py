@@ -2,12 +2,15 @@
 
 import pytest
 
+from fedbourse.encoding.documents import plain
 from fedbourse.errors import InvalidInput, InvalidTransfer, NotAllowed, NotFound
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts, buying, documents
+from fedbourse.market.commands import accounts
+from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.service import escrow
 from fedbourse.market.task_money import visible_escrow
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
+from fedbourse.market.views import View
+from fedbourse.testing.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
 
 
 class Bank:
@@ -40,7 +43,7 @@ def test_a_deposit_counts_once_and_says_when_it_was_claimed(trading, bank) -> No
     first_ms = trading.time_ms
     for again in (False, True, True):
         done = claim(trading, BUYER, bank, "one")
-        assert (done.received.account, done.received.amount) == (BUYER.party, 500)
+        assert (done.party, done.amount_micro) == (BUYER.party, 500)
         assert (done.claimed_before, done.claimed_ms) == (again, first_ms)
         trading.time_ms += 60_000
     assert trading.balance(BUYER.party) == 500
@@ -87,10 +90,10 @@ def test_an_account_is_seen_by_its_party_the_operator_and_auditors() -> None:
 
 def shown(trading, who, task) -> dict[str, int]:
     """What somebody is told of a task's escrow, by each way there is; they must agree."""
-    with trading.store.read() as unit:
-        held = documents.visible_balance(unit, who, escrow(task.id))
-        assert held == visible_escrow(unit, who, unit.task(task.id))
-        money = documents.report(unit, who, task.id)["money_micro"]
+    with trading.store.read() as tx:
+        held = View(trading.market, tx, who).balance(escrow(task.id))
+        assert held == visible_escrow(tx, who, tx.task(task.id))
+        money = plain(View(trading.market, tx, who).report(task.id))["money_micro"]
     assert money["escrow"] == held
     assert money["held"] == sum(money[name] for name in money if name != "held")
     return money
@@ -101,14 +104,14 @@ def test_a_buyer_in_training_sees_the_pay_of_rounds_to_come(trading) -> None:
     trading.fund(10**8)
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners, rounds=3)
-    everybody, account = len(trading.lines(task.id)), escrow(task.id)
+    everybody, account = len(trading.allocations(task.id)), escrow(task.id)
     assert everybody == 3
-    for answering in (owners, owners[:2], owners):  # the clock stands still meanwhile
+    for answering in (owners, owners[:2], owners):  # the clock pauses meanwhile
         before = task.reward - task.reward * task.round // 3
         assert shown(trading, BUYER, task)["escrow"] == before
         for owner in answering:
             last = trading.balance(account)
-            trading.answer(owner, task)
+            trading.update(owner, task)
             assert trading.balance(account) < last
             assert shown(trading, BUYER, task)["escrow"] == before
             for who in (OPERATOR, AUDITOR):
@@ -124,10 +127,10 @@ def test_a_buyer_who_cancels_sees_what_came_back(trading) -> None:
     trading.fund(10**8)
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners)
-    trading.answer(owners[0], task)
+    trading.update(owners[0], task)
     left = trading.balance(escrow(task.id))
     assert left < shown(trading, BUYER, task)["escrow"] == 10**7
-    task = trading.do(buying.cancel, BUYER, task.id)
+    task = trading.do(buyer_commands.cancel, BUYER, task.id)
     money = shown(trading, BUYER, task)
     assert (money["escrow"], money["refunded"], money["earned"]) == (0, left, 10**7 - left)
 
@@ -137,7 +140,7 @@ def test_escrow_that_was_paid_upfront_is_shown_as_it_is(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners, vesting="upfront")
     for owner in owners:
-        trading.answer(owner, task)
+        trading.update(owner, task)
         assert shown(trading, BUYER, task)["escrow"] == trading.balance(escrow(task.id)) == 0
 
 
@@ -146,5 +149,5 @@ def test_escrow_is_shown_to_nobody_else(trading) -> None:
     task = trading.in_training(trading.owners(1.0, 1.1))
     for who in (caller("buyer:other"), caller("owner:000000")):
         for account in (escrow(task.id), BUYER.party):
-            with pytest.raises(NotAllowed), trading.store.read() as unit:
-                documents.visible_balance(unit, who, account)
+            with pytest.raises(NotAllowed), trading.store.read() as tx:
+                View(trading.market, tx, who).balance(account)

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from fedbourse.errors import InvalidInput
-from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
-from fedbourse.wire.layout import Column, Layout
+from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
+from fedbourse.tasks.layout import Column, Layout
 
 GOOD = {
     "goal": "is it late?",
@@ -25,7 +25,7 @@ GOOD = {
     "rounds": 5,
     "samples": 20,
     "clip": 1.0,
-    "weights": "equal",
+    "aggregation": "equal",
     "vesting": "by-round",
     "unearned": "fund",
     "cost": "convex",
@@ -35,7 +35,7 @@ GOOD = {
     "min_budget": 0.0,
     "min_total_budget": 0.0,
     "min_participants": 2,
-    "assumptions": Assumptions(weight=20.0),
+    "assumptions": Assumptions(accuracy_value=20.0),
     "deadlines": Deadlines(),
     "validation": "",
     "layout": None,
@@ -62,14 +62,14 @@ def test_any_change_changes_the_hash() -> None:
         "min_budget": 0.1,
         "min_total_budget": 0.1,
         "min_participants": 3,
-        "assumptions": Assumptions(weight=21.0),
+        "assumptions": Assumptions(accuracy_value=21.0),
         "deadlines": Deadlines(round_s=1.0),
         "validation": "x",
         "step_size": 2.0,
         "rounds": 6,
         "samples": 21,
         "clip": 2.0,
-        "weights": "precision",
+        "aggregation": "precision",
         "layout": LAYOUT,
     }
     together = {"model": {"dimension": 20}}  # what must change with an item
@@ -86,7 +86,7 @@ def test_any_change_changes_the_hash() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"goal": " "}, "goal must be said in words"),
+        ({"goal": " "}, "goal must be a text"),
         ({"query": "local-steps"}, "query must be one of gradient"),
         ({"compensation": "equal"}, "compensation must be one of proportional; found 'equal'"),
         ({"vesting": "later"}, "vesting must be one of by-round, upfront; found 'later'"),
@@ -95,7 +95,7 @@ def test_any_change_changes_the_hash() -> None:
         ({"min_budget": -1}, "min_budget must be"),
         ({"min_budget": 1.1}, "min_budget must be a finite number of at least 0 and of at most 1"),
         ({"min_total_budget": -1}, "min_total_budget must be"),
-        ({"weights": "pay"}, "weights must be one of equal, precision"),
+        ({"aggregation": "pay"}, "aggregation must be one of equal, precision"),
         ({"reward": 0}, "reward must be a finite number of at least 1e-06"),
         ({"reward": 9e-7}, "reward must be a finite number of at least 1e-06"),
         ({"max_reward": 9e-7}, "max_reward must be a finite number of at least 1e-06"),
@@ -111,7 +111,7 @@ def test_any_change_changes_the_hash() -> None:
         ({"layout": Layout((Column("x"),), "late")}, "makes 2 features; the card says 10"),
         ({"layout": dataclasses.replace(LAYOUT, classes=("a", "b", "c"))}, "names 3 classes"),
         ({"layout": {}}, "a card's layout must be an object"),
-        ({"version": 1}, "version must be one of 2; found 1"),
+        ({"version": 1}, "version must be 2; found 1"),
         ({"goal": "x" * 2001}, "at most 2000 characters; found 2001"),
     ],
 )
@@ -141,16 +141,16 @@ def test_a_card_is_what_its_document_says() -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ({"goals": "x"}, "a card has no item 'goals'; it has goal, data"),
-        ({}, "a card needs goal, data, loss"),
+        ({"goals": "x"}, "a card has no item 'goals'; it has data, model"),
+        ({}, "a card needs data, model, features"),
         ({**GOOD, "payout": "vested"}, "a card has no item 'payout'"),
-        ({**GOOD, "deadlines": {"tick": 1}}, "a deadlines has no item 'tick'"),
+        ({**GOOD, "deadlines": {"tick": 1}}, "a card's deadlines has no item 'tick'"),
         ({**GOOD, "deadlines": []}, "deadlines must be"),
         ({**GOOD, "assumptions": 3}, "assumptions must be"),
         ({**GOOD, "dimension": "10"}, "dimension must be a number"),
         ({**GOOD, "max_rho": None}, "max_rho must be a number"),
-        ({**GOOD, "weights": []}, "weights must be one of"),
-        ({**GOOD, "model": 3}, "model must be said in words"),
+        ({**GOOD, "aggregation": []}, "aggregation must be one of"),
+        ({**GOOD, "model": 3}, "model must be a text"),
         ([], "a card must be an object"),
     ],
 )

@@ -8,39 +8,31 @@ from types import SimpleNamespace
 import pytest
 
 from fedbourse.errors import FedbourseError, InvalidInput, NotAllowed
-from fedbourse.market import (
-    access,
-    accounts,
-    answers,
-    buying,
-    clock,
-    documents,
-    drift,
-    payouts,
-    price_discovery,
-    selling,
-    training,
-    unearned,
-)
+from fedbourse.market import documents, monitoring, price_discovery, unearned, updates
+from fedbourse.market.commands import access, accounts, payouts, scheduler
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.commands import training as training_commands
 from fedbourse.market.parties import MARKET, SCOPES, Caller, party
+from fedbourse.market.records import State
 from fedbourse.market.service import FUND, Market
-from fedbourse.market.task import State
-from market.life_laws import sqlite_stores
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, card, noise
+from fedbourse.market.views import View
+from fedbourse.testing.trading import AUDITOR, BUYER, OPERATOR, Trading, card, noise
+from market.life_invariants import sqlite_stores
 
 COMMANDS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": function
     for module in (
         access,
         accounts,
-        answers,
-        buying,
-        clock,
-        drift,
+        updates,
+        buyer_commands,
+        scheduler,
+        monitoring,
         payouts,
         price_discovery,
-        selling,
-        training,
+        owner_commands,
+        training_commands,
         unearned,
         documents,
     )
@@ -48,7 +40,7 @@ COMMANDS = {
     if inspect.isfunction(function)
     and function.__module__ == module.__name__
     and not name.startswith("_")
-    and {"market", "unit"} <= set(inspect.signature(function).parameters)
+    and {"market", "tx"} <= set(inspect.signature(function).parameters)
 }
 """All that anybody can have done to a market: whatever takes a market and a transaction."""
 
@@ -64,7 +56,7 @@ def world(sqlite_template):
         tasks = [
             trading.completed(owners, absent=absent),
             trading.trained(owners, trading.in_training(owners), absent={(0, 1)}, until=1),
-            trading.do(buying.create, BUYER, card()),
+            trading.do(buyer_commands.create, BUYER, card()),
             trading.opened(),
             trading.announced(owners),
             trading.settled(owners),
@@ -93,9 +85,9 @@ def arguments(parameters, trading, who, task, owners) -> dict:
         "holder": FUND,
         "owner": FUND,
         "scopes": list(SCOPES),
-        "discovery": price_discovery.Discovery.start(total_budget=1.0),
+        "discovery": price_discovery.PriceDiscovery.start(total_budget=1.0),
         "total": task.total_budget or 1.0,
-        "line": next(iter(trading.lines(task.id)), None),
+        "allocation": next(iter(trading.allocations(task.id)), None),
         "amount_micro": 1,
         "destination": "iban",
         "reason": "late",
@@ -120,7 +112,7 @@ def arguments(parameters, trading, who, task, owners) -> dict:
     return {
         name: known[name]
         for name, parameter in parameters.items()
-        if name != "unit" and (name in known or parameter.default is inspect.Parameter.empty)
+        if name != "tx" and (name in known or parameter.default is inspect.Parameter.empty)
     }
 
 
@@ -137,13 +129,13 @@ def callers(owners) -> list[Caller]:
     ]
 
 
-def debits(unit) -> list:
-    return [entry for entry in unit.entries(account=FUND, limit=10_000) if entry.source == FUND]
+def debits(tx) -> list:
+    return [entry for entry in tx.entries(account=FUND, limit=10_000) if entry.debit == FUND]
 
 
 def test_there_are_commands_of_every_kind() -> None:
     assert len(COMMANDS) > 25
-    for name in ("payouts.request", "buying.cancel", "selling.submit_plan", "clock.move_on"):
+    for name in ("payouts.request", "buyer.cancel", "owner.submit_plan", "scheduler.move_on"):
         assert name in COMMANDS
 
 
@@ -157,23 +149,23 @@ def test_no_command_debits_the_fund(world, name) -> None:
     assert held > 0
     for who, task in itertools.product(callers(owners), tasks):
         options = arguments(parameters, trading, who, task, owners)
-        with suppress(Undo), trading.store.begin() as unit:
-            with suppress(FedbourseError, AssertionError), unit.savepoint():
-                command(**options, unit=unit)
-            assert debits(unit) == []
-            assert unit.balance(FUND) >= held
+        with suppress(Undo), trading.store.begin() as tx:
+            with suppress(FedbourseError, AssertionError), tx.savepoint():
+                command(**options, tx=tx)
+            assert debits(tx) == []
+            assert tx.balance(FUND) >= held
             raise Undo
     assert trading.balance(FUND) == held
 
 
 def test_a_command_that_debits_the_fund_would_be_seen(world) -> None:
     trading, _, _ = world
-    with suppress(Undo), trading.store.begin() as unit:
-        trading.market.pay(unit, "stolen", (FUND, BUYER.party), 1, "")
-        assert len(debits(unit)) == 1
+    with suppress(Undo), trading.store.begin() as tx:
+        trading.market.pay(tx, "stolen", (FUND, BUYER.party), 1, "")
+        assert len(debits(tx)) == 1
         raise Undo
-    with trading.store.read() as unit:
-        assert debits(unit) == []
+    with trading.store.read() as tx:
+        assert debits(tx) == []
 
 
 def test_nobody_can_be_the_fund(world) -> None:
@@ -187,7 +179,7 @@ def test_nobody_can_be_the_fund(world) -> None:
         with pytest.raises(InvalidInput, match="a party is"):
             trading.do(command, OPERATOR, **options)
     with pytest.raises(NotAllowed, match="a task belongs to a buyer"):
-        trading.do(buying.create, Caller(FUND, frozenset(SCOPES)), card())
+        trading.do(buyer_commands.create, Caller(FUND, frozenset(SCOPES)), card())
     with pytest.raises(InvalidInput, match="a party is"):
         trading.do(
             payouts.request,
@@ -200,8 +192,8 @@ def test_nobody_can_be_the_fund(world) -> None:
 
 def test_money_comes_into_the_fund_by_the_rule_alone(world) -> None:
     trading, _, tasks = world
-    with trading.store.read() as unit:
-        entries = unit.entries(account=FUND, limit=100)
+    with trading.store.read() as tx:
+        entries = tx.entries(account=FUND, limit=100)
     assert {entry.id for entry in entries} == {f"{tasks[0].id}/fund"}
     bank = SimpleNamespace(received=lambda reference: (FUND, 5))
     with pytest.raises(InvalidInput, match="a party is"):
@@ -221,4 +213,4 @@ def test_the_market_says_where_its_fund_pays_to(world) -> None:
 def test_everybody_sees_what_the_fund_holds(world) -> None:
     trading, owners, _ = world
     for who in callers(owners):
-        assert trading.see(documents.visible_balance, who, FUND) == trading.balance(FUND)
+        assert trading.see(View.balance, who, FUND) == trading.balance(FUND)

@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 import pytest
 from sqlalchemy import text
 
+from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import InvalidInput, NotFound
-from fedbourse.market import buying
+from fedbourse.market.audit import SeenHead, verify_head
+from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.heads import Head, head_of_market, head_of_task
 from fedbourse.market.log import next_event
-from fedbourse.market.verify import SignedHead, verify_head
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.keys import SigningKey
-from fedbourse.wire.messages import log_head_message
-from market.trading import BUYER, Trading, caller, card
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.protocol.messages import log_head_message
+from fedbourse.testing.trading import BUYER, Trading, caller, card
 
 KEY = SigningKey.generate()
 TASK, OTHER = "0" * 24, "1" * 24
@@ -25,13 +25,13 @@ def test_the_market_s_log_is_a_chain_of_the_events_that_opened_tasks(store) -> N
     trading = Trading(store)
     trading.fund(10**9)
     assert trading.see(head_of_market) == Head("market", 0, "")
-    drafts = [trading.do(buying.create, BUYER, card()).id for _ in range(9)]
+    drafts = [trading.do(buyer_commands.create, BUYER, card()).id for _ in range(9)]
     never_opened = drafts.pop()
-    opened = [trading.do(buying.open_task, BUYER, draft) for draft in drafts]
-    with store.read() as unit:
-        chain = unit.openings(limit=100)
-        assert unit.openings(after=3, limit=2) == chain[4:6]
-        assert unit.last_opening() == chain[-1]
+    opened = [trading.do(buyer_commands.open_task, BUYER, draft) for draft in drafts]
+    with store.read() as tx:
+        chain = tx.openings(limit=100)
+        assert tx.openings(after=3, limit=2) == chain[4:6]
+        assert tx.last_opening() == chain[-1]
     assert {event.task for event in chain} == {task.id for task in opened}
     assert [event.body["opening"] for event in chain] == list(range(8))
     before = ["", *(event.hash for event in chain)]
@@ -48,24 +48,24 @@ def test_two_who_open_tasks_at_once_do_not_take_the_same_place(store, kind) -> N
     trading, bell = Trading(store), caller("buyer:bell")
     for who in (BUYER, bell):
         trading.fund(10**9, party=who.party, reference=who.party)
-    first, second = (trading.do(buying.create, who, card()).id for who in (BUYER, bell))
+    first, second = (trading.do(buyer_commands.create, who, card()).id for who in (BUYER, bell))
     with ThreadPoolExecutor(1) as pool:
-        with store.begin() as unit:
-            buying.open_task(trading.market, unit, BUYER, first)
-            other = pool.submit(trading.do, buying.open_task, bell, second)
+        with store.begin() as tx:
+            buyer_commands.open_task(trading.market, tx, BUYER, first)
+            other = pool.submit(trading.do, buyer_commands.open_task, bell, second)
             until = time.monotonic() + 60
             while kind == "postgresql" and not waits(store):
                 assert time.monotonic() < until
         other.result()
-    with store.read() as unit:
-        assert [event.task for event in unit.openings(limit=9)] == [first, second]
+    with store.read() as tx:
+        assert [event.task for event in tx.openings(limit=9)] == [first, second]
 
 
 def waits(store) -> bool:
     """Say whether a transaction waits for another one."""
-    with store.read() as unit:
+    with store.read() as tx:
         query = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return unit._connection.scalar(query) > 0
+        return tx._connection.scalar(query) > 0
 
 
 def signed(of, length, hash, key=KEY):
@@ -75,7 +75,7 @@ def signed(of, length, hash, key=KEY):
         "public_key": key.public,
         "signature": key.sign(canonical(message)),
     }
-    return SignedHead.of(document)
+    return SeenHead.of(document)
 
 
 def chain(count, *, of=TASK, changed=None):
@@ -200,7 +200,7 @@ def test_two_heads_of_one_length_with_different_hashes_are_a_fork() -> None:
 def test_a_head_that_is_none_is_refused(change) -> None:
     document = signed(TASK, 3, "h").document
     with pytest.raises(InvalidInput):
-        SignedHead.of(document | {"head": document["head"] | change})
+        SeenHead.of(document | {"head": document["head"] | change})
     for wrong in (None, [], {}, {"head": {}}, {"head": document["head"]}):
         with pytest.raises(InvalidInput):
-            SignedHead.of(wrong)
+            SeenHead.of(wrong)

@@ -5,12 +5,16 @@ import itertools
 import pytest
 
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
-from fedbourse.market import answers, buying, documents, price_discovery, selling, training
+from fedbourse.market import price_discovery, updates
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.commands import training as training_commands
 from fedbourse.market.lifecycle import ACTIVE, ENDED, LIFE, Command, after, diagram
 from fedbourse.market.parties import MARKET, Caller
+from fedbourse.market.records import State
 from fedbourse.market.service import show
-from fedbourse.market.task import State
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
+from fedbourse.market.views import View
+from fedbourse.testing.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
 
 ROLES = ("buyer", "operator", "owner", "market")
 OTHER_BUYER = caller("buyer:other")
@@ -63,7 +67,7 @@ def lives(sqlite_template, tmp_path_factory):
         owners = trading.owners(1.0, 1.1, 1.2)
         trading.fund(200_000_000)
         tasks = {
-            State.DRAFT: trading.do(buying.create, BUYER, card()),
+            State.DRAFT: trading.do(buyer_commands.create, BUYER, card()),
             State.OPEN: trading.opened(),
             State.ANNOUNCED: trading.announced(owners),
             State.SETTLED: trading.settled(owners),
@@ -71,7 +75,7 @@ def lives(sqlite_template, tmp_path_factory):
             State.COMPLETED: trading.completed(owners),
         }
         cancelled = trading.opened()
-        tasks[State.CANCELLED] = trading.do(buying.cancel, BUYER, cancelled.id)
+        tasks[State.CANCELLED] = trading.do(buyer_commands.cancel, BUYER, cancelled.id)
         for state, task in tasks.items():
             assert trading.task(task.id).state is state
         yield trading, owners, tasks
@@ -79,37 +83,39 @@ def lives(sqlite_template, tmp_path_factory):
 
 def carry_out(trading, who, task, command) -> None:
     """Try the command itself, as well formed as it can be."""
-    with trading.store.begin() as unit:
-        COMMANDS[command](task, trading.market, unit, who, task.id)
+    with trading.store.begin() as tx:
+        COMMANDS[command](task, trading.market, tx, who, task.id)
 
 
 def _plan(task, *base) -> None:
-    selling.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
+    owner_commands.submit_plan(*base, tick=task.tick, budget=1.0, previous=task.offer)
 
 
 COMMANDS = {
-    Command.OPEN: lambda task, *base: buying.open_task(*base),
-    Command.ANNOUNCE: lambda task, *base: buying.announce(*base),
-    Command.TRAIN: lambda task, *base: training.start(*base),
-    Command.CANCEL: lambda task, *base: buying.cancel(*base),
-    Command.INTEREST: lambda task, *base: selling.register_interest(
+    Command.OPEN: lambda task, *base: buyer_commands.open_task(*base),
+    Command.ANNOUNCE: lambda task, *base: buyer_commands.announce(*base),
+    Command.TRAIN: lambda task, *base: training_commands.start(*base),
+    Command.CANCEL: lambda task, *base: buyer_commands.cancel(*base),
+    Command.INTEREST: lambda task, *base: owner_commands.register_interest(
         *base, value=None, previous=task.card.digest
     ),
     Command.PLAN: _plan,
-    Command.WITHDRAW: lambda task, *base: selling.withdraw(*base),
-    Command.DECIDE: lambda task, *base: selling.decide(
+    Command.LEAVE: lambda task, *base: owner_commands.leave_task(*base),
+    Command.DECIDE: lambda task, *base: owner_commands.decide(
         *base, accept=False, terms_digest="", signature=None
     ),
-    Command.ANSWER: lambda task, *base: answers.accept_answer(
+    Command.UPDATE: lambda task, *base: updates.accept_update(
         *base, round=task.round + 9, body=bytes(24)
     ),
-    Command.TICK: lambda task, market, unit, *_: price_discovery.close_tick(market, unit, task.id),
-    Command.RESTART: lambda task, market, unit, *_: price_discovery.restart(market, unit, task.id),
-    Command.CLOSE_ROUND: lambda task, market, unit, *_: training.close_round(market, unit, task.id),
+    Command.TICK: lambda task, market, tx, *_: price_discovery.close_tick(market, tx, task.id),
+    Command.RESTART: lambda task, market, tx, *_: price_discovery.restart(market, tx, task.id),
+    Command.CLOSE_ROUND: lambda task, market, tx, *_: training_commands.close_round(
+        market, tx, task.id
+    ),
 }
 WITHIN_OTHERS = set(Command) - set(COMMANDS)  # settle, complete: the clock's parts of others
 THE_MARKET_S = {*WITHIN_OTHERS, Command.TICK, Command.RESTART, Command.CLOSE_ROUND}
-OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.ANSWER}
+OWNERS_COMMANDS = {Command.INTEREST, Command.PLAN, Command.DECIDE, Command.UPDATE}
 CALLERS = {
     "buyer": BUYER,
     "operator": OPERATOR,
@@ -181,20 +187,20 @@ def test_only_a_buyer_makes_tasks(lives) -> None:
     trading, owners, _tasks = lives
     for who in (OPERATOR, AUDITOR, owners[0].caller):
         with pytest.raises(NotAllowed):
-            trading.do(buying.create, who, card())
+            trading.do(buyer_commands.create, who, card())
     with pytest.raises(NotAllowed, match="a task belongs to a buyer"):
-        trading.do(buying.create, Caller("operator:main", frozenset({"buyer"})), card())
+        trading.do(buyer_commands.create, Caller("operator:main", frozenset({"buyer"})), card())
 
 
 def test_views_are_for_those_they_are_meant_for(lives) -> None:
     trading, owners, tasks = lives
     done = tasks[State.COMPLETED].id
     refused = {
-        "report": (documents.report, [OTHER_BUYER, owners[0].caller], {}),
-        "model": (documents.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
-        "lines": (documents.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
-        "proof": (documents.proof, [BUYER, AUDITOR], {}),
-        "query": (documents.query, [BUYER, AUDITOR], {"after": -1}),
+        "report": (View.report, [OTHER_BUYER, owners[0].caller], {}),
+        "model": (View.model, [OTHER_BUYER, owners[0].caller, AUDITOR], {}),
+        "allocations": (View.everybody, [BUYER, owners[0].caller], {"after": "", "limit": 9}),
+        "proof": (View.proof, [BUYER, AUDITOR], {}),
+        "query": (View.round_request, [BUYER, AUDITOR], {"after": -1}),
     }
     for view, callers, options in refused.values():
         for who in callers:

@@ -2,12 +2,14 @@
 
 import pytest
 
-from fedbourse.market import buying, log_summary, selling
+from fedbourse.market import log_summary
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.log_summary import LogSummary, out_words, summary_of
-from fedbourse.market.task import State
-from fedbourse.wire.card import Deadlines
-from market.trading import BUYER, Trading, card
-from web.worlds import replied
+from fedbourse.market.records import State
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.trading import BUYER, Trading, card
+from web.fixtures import replied
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def of(trading, task):
 
 
 def test_a_draft_has_nothing_to_say(funded) -> None:
-    assert of(funded, funded.do(buying.create, BUYER, card())) == LogSummary()
+    assert of(funded, funded.do(buyer_commands.create, BUYER, card())) == LogSummary()
 
 
 def test_money_is_that_of_the_books(funded) -> None:
@@ -34,7 +36,7 @@ def test_money_is_that_of_the_books(funded) -> None:
     assert seen.fund == funded.market.fund
     assert (seen.signed, seen.ended_ms) == (3, None)
     funded.wait(task.card.deadlines.round_s)  # nobody delivers
-    funded.do(buying.cancel, BUYER, task.id, reason="enough")
+    funded.do(buyer_commands.cancel, BUYER, task.id, reason="enough")
     seen = of(funded, task)
     assert (seen.reason, seen.ended_ms) == ("enough", funded.time_ms)
     assert seen.fund_micro == funded.balance("fund") > 0
@@ -44,7 +46,7 @@ def test_money_is_that_of_the_books(funded) -> None:
 def test_exits_are_counted_by_their_reason(funded) -> None:
     owners = funded.owners(1.0, 1.05, 1.1, 1.15, 1.2)
     task = funded.announced(owners)
-    funded.do(selling.withdraw, owners[4].caller, task.id)
+    funded.do(owner_commands.leave_task, owners[4].caller, task.id)
     for owner in owners[:3]:
         funded.plan(owner, task)
     funded.wait(task.card.deadlines.tick_s)  # the fourth missed it

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from fedbourse.market import documents, merkle
+from fedbourse.market import merkle
 from fedbourse.market.merkle import Root, Tree, proof, proves, root, stored_proof
-from fedbourse.market.task import Line
-from fedbourse.storage.unit import Part
+from fedbourse.market.records import Allocation
+from fedbourse.market.views import View
+from fedbourse.storage.transaction import BaseTransaction
+from fedbourse.testing.trading import Trading, caller
 from fedbourse.units import MicroCredits
-from market.trading import Trading, caller
 
 hashes = st.integers(0, 2**64).map(lambda n: hashlib.sha256(str(n).encode()).hexdigest())
 trees = st.lists(hashes, min_size=1, max_size=70, unique=True)
@@ -141,7 +142,7 @@ def proof_of_stored(leaves, position, nodes):
     return path, nodes[top]
 
 
-TABLES = ("tasks", "lines", "nodes")
+TABLES = ("tasks", "allocations", "nodes")
 
 
 @pytest.mark.parametrize("height", [0, 1, 2, 3, 7])
@@ -165,21 +166,21 @@ def test_a_stored_proof_is_the_proof_also_where_leaves_are_many(count, data) -> 
 
 def settled_lines(trading, task, count):
     """Store a settlement of so many lines, as one is stored, in place of an earlier one."""
-    lines = [
-        Line(task, f"owner:{place:06d}", place, 1.0, MicroCredits(1), "", leaf)
+    allocations = [
+        Allocation(task, f"owner:{place:06d}", place, 1.0, MicroCredits(1), "", leaf)
         for place, leaf in enumerate(some_leaves(count))
     ]
     tree = Tree()
-    tree.add(line.leaf for line in lines)
-    with trading.store.begin() as unit:
-        unit.drop_lines(task)
-        unit.add_lines(lines)
-        unit.add_nodes(task, tree.nodes())
-    return [line.leaf for line in lines]
+    tree.add(allocation.leaf for allocation in allocations)
+    with trading.store.begin() as tx:
+        tx.drop_allocations(task)
+        tx.add_allocations(allocations)
+        tx.add_nodes(task, tree.nodes())
+    return [allocation.leaf for allocation in allocations]
 
 
 def proved(trading, task, place):
-    return trading.see(documents.proof, caller(f"owner:{place:06d}"), task)
+    return trading.shown(View.proof, caller(f"owner:{place:06d}"), task)
 
 
 def test_the_database_proves_what_all_leaves_prove(store, monkeypatch) -> None:
@@ -205,14 +206,14 @@ def test_a_proof_reads_few_rows_however_many_lines_there_are(store, kind, monkey
     trading.fund(10**9)
     task = trading.opened().id
     leaves = settled_lines(trading, task, 5000)
-    rows, run = [], Part._run
+    rows, run = [], BaseTransaction._run
 
-    def counted(unit, statement, values=None):
-        found = run(unit, statement, values).freeze()
+    def counted(tx, statement, values=None):
+        found = run(tx, statement, values).freeze()
         rows.append(len(found.data))
         return found()
 
-    monkeypatch.setattr(Part, "_run", counted)
+    monkeypatch.setattr(BaseTransaction, "_run", counted)
     with executed() as statements:
         for place in (0, 1, 127, 128, 2500, 4991, 4999):
             rows.clear()
@@ -220,9 +221,9 @@ def test_a_proof_reads_few_rows_however_many_lines_there_are(store, kind, monkey
             assert len(rows) == 5
             assert sum(rows) <= 128 + 7 + 3
     if kind == "sqlite":  # nor does the database look at more rows than it returns
-        with store.read() as unit:
+        with store.read() as tx:
             for statement, values in statements:
-                plan = unit._connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+                plan = tx._connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
                 steps = [row.detail for row in plan]
                 assert not {f"SCAN {each}" for each in TABLES} & set(steps)
                 # All rows of the task are only for the last of them, which is the first one found.

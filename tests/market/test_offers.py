@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game import equilibrium
-from fedbourse.market import selling
+from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.offers import (
     assumed_values,
     choose_reward,
     first_total,
     likely_reward,
     reported_to,
-    told_in,
+    value_stream,
 )
+from fedbourse.tasks.card import Assumptions
+from fedbourse.testing.trading import Trading, card
 from fedbourse.units import MICRO_CREDITS_MAX, REWARD_MAX, REWARD_MIN
-from fedbourse.wire.card import Assumptions
-from market.trading import Trading, card
 
 
 @given(st.integers(1, 2**51))  # beyond it credits in doubles are coarser than a micro-credit
@@ -35,18 +35,18 @@ def test_the_best_reward_knows_how_many_are_interested_and_no_value() -> None:
     assert 0 < few != many
     assert "3 values spread evenly over 1 to 5" in method
     reported = np.array([2.0, 2.0, 2.0])
-    assert choose_reward(wanted, interested=3, told=3, reported=reported)[0] == few
+    assert choose_reward(wanted, interested=3, reports=3, reported=reported)[0] == few
 
 
 def test_the_best_reward_for_reported_values_says_that_it_can_be_manipulated() -> None:
     wanted = card(reward="best-reported", max_reward=1000.0)
-    low, method = choose_reward(wanted, interested=3, told=3, reported=np.array([1.0, 1.0, 1.0]))
-    high, _ = choose_reward(wanted, interested=3, told=3, reported=np.array([2.0, 2.0, 2.0]))
+    low, method = choose_reward(wanted, interested=3, reports=3, reported=np.array([1.0, 1.0, 1.0]))
+    high, _ = choose_reward(wanted, interested=3, reports=3, reported=np.array([2.0, 2.0, 2.0]))
     assert low != high
     assert "manipulate" in method
     for told in (0, 1):
         with pytest.raises(InvalidInput, match=f"needs two of them; found {told}"):
-            choose_reward(wanted, interested=3, told=told, reported=np.ones(told))
+            choose_reward(wanted, interested=3, reports=told, reported=np.ones(told))
 
 
 @given(
@@ -55,11 +55,13 @@ def test_the_best_reward_for_reported_values_says_that_it_can_be_manipulated() -
     st.lists(st.floats(0.01, 100), min_size=2, max_size=20),
     st.floats(1, 1e6),
 )
-def test_no_best_reward_is_above_the_cards_most(reward, most, values, weight) -> None:
-    wanted = card(reward=reward, max_reward=most, assumptions=Assumptions(weight=weight))
+def test_no_best_reward_is_above_the_cards_most(reward, most, values, accuracy_value) -> None:
+    wanted = card(
+        reward=reward, max_reward=most, assumptions=Assumptions(accuracy_value=accuracy_value)
+    )
     try:
         chosen, _method = choose_reward(
-            wanted, interested=len(values), told=len(values), reported=np.array(values)
+            wanted, interested=len(values), reports=len(values), reported=np.array(values)
         )
     except InvalidInput:  # no reward pays, or none that is a whole micro-credit
         return
@@ -87,14 +89,14 @@ def test_a_reward_that_the_card_limits_says_so() -> None:
 
 @given(st.lists(st.floats(0.01, 100), min_size=2, max_size=20), st.floats(0.01, 1e6))
 def test_where_all_values_are_told_the_first_total_is_the_equilibriums(values, reward) -> None:
-    everybody = {"interested": len(values), "told": len(values)}
+    everybody = {"interested": len(values), "reports": len(values)}
     total = first_total(card(), reward=reward, reported=np.array(values), **everybody)
     assert total == equilibrium(values, reward=reward).total_budget
 
 
 def test_where_a_value_is_withheld_the_first_total_uses_none() -> None:
     totals = {
-        first_total(card(), reward=10.0, interested=3, told=len(told), reported=np.array(told))
+        first_total(card(), reward=10.0, interested=3, reports=len(told), reported=np.array(told))
         for told in ([1.0, 1.0], [2.0, 1.0], [1.0])
     }
     assert len(totals) == 1
@@ -110,7 +112,7 @@ def test_every_source_of_the_reward_leads_to_a_trade(store, reward, max_reward) 
     trading.fund(1_000_000_000)
     task = trading.completed(owners, report=True, reward=reward, max_reward=max_reward)
     assert 0 < task.reward <= max_reward * 1e6
-    assert sum(line.payment for line in trading.lines(task.id)) == task.reward
+    assert sum(allocation.payment for allocation in trading.allocations(task.id)) == task.reward
     assert all(check.passed for check in trading.verified(task.id)), trading.verified(task.id)
 
 
@@ -121,7 +123,7 @@ def test_every_source_of_the_reward_leads_to_a_trade(store, reward, max_reward) 
 def test_values_that_come_in_chunks_give_the_same_reward_and_total(said, size) -> None:
     told = [value for value in said if value is not None]
     names = [f"owner:{n}" for n in range(len(said))]
-    stream = told_in(
+    stream = value_stream(
         lambda: (
             (tuple(said[i : i + size]), tuple(names[i : i + size]))
             for i in range(0, len(said), size)
@@ -132,7 +134,7 @@ def test_values_that_come_in_chunks_give_the_same_reward_and_total(said, size) -
     if len(told) < 2:
         return
     wanted = card(reward="best-reported", max_reward=1e6)
-    counts = {"interested": len(told), "told": len(told)}
+    counts = {"interested": len(told), "reports": len(told)}
     column = np.array(told)
     assert choose_reward(wanted, reported=stream, **counts) == choose_reward(
         wanted, reported=column, **counts
@@ -144,7 +146,7 @@ def test_values_that_come_in_chunks_give_the_same_reward_and_total(said, size) -
 
 @pytest.mark.parametrize("owners", [2, 3, 1000, 70_000, 200_000])
 def test_assumed_values_lie_evenly_between_the_ends(owners) -> None:
-    said = card(assumptions=Assumptions(weight=1.0, values_low=2.0, values_high=3.0))
+    said = card(assumptions=Assumptions(accuracy_value=1.0, values_low=2.0, values_high=3.0))
     values = np.concatenate([chunk.values for chunk in assumed_values(said, owners).chunks()])
     assert (values == 2.0 + (np.arange(owners) + 0.5) / owners).all()
 
@@ -157,7 +159,7 @@ def test_who_told_what_is_read_from_the_records(store) -> None:
     for owner in owners:
         value = owner.value if owner is not owners[1] else None
         said = {"value": value, "previous": task.card.digest}
-        trading.do(selling.register_interest, owner.caller, task.id, **said)
-    with store.read() as unit:
-        found = equilibrium(reported_to(unit, task.id, named=True), reward=1.0)
+        trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
+    with store.read() as tx:
+        found = equilibrium(reported_to(tx, task.id, named=True), reward=1.0)
         assert (found.owners, found.who) == (2, [owners[0].name, owners[2].name])

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed, NotFound
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import payouts
-from fedbourse.market.payouts import PAYOUTS, PayoutState
+from fedbourse.market.commands import payouts
+from fedbourse.market.commands.payouts import PAYOUTS, PayoutState
 from fedbourse.market.service import Market, PayoutLimits, escrow
-from market.life_laws import sqlite_stores
-from market.payout_world import ACTS, Store, World, live
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
+from fedbourse.testing.trading import AUDITOR, BUYER, OPERATOR, Trading, caller
+from market.life_invariants import sqlite_stores
+from market.payout_fixtures import ACTS, Store, World, live
 
 ANN = caller("owner:ann")
 
@@ -106,25 +106,25 @@ def test_each_way_to_go_wrong_is_survived_on_both_databases(store, story) -> Non
 
 def stops_at_a_failure(patch) -> None:
     def hand_over(market, store, payments):
-        with store.read() as unit:
-            due = unit.due_payouts(now_ms=market.now_ms(), limit=100)
+        with store.read() as tx:
+            due = tx.due_payouts(now_ms=market.now_ms(), limit=100)
         for payout in due:
-            with store.begin() as unit:
-                attempt = payouts._begin(market, unit, payout)
+            with store.begin() as tx:
+                attempt = payouts._begin(market, tx, payout)
             try:
                 payments.pay(attempt)
             except OSError:
                 return
-            with store.begin() as unit:
-                payouts._end(market, unit, attempt, PayoutState.SENT)
+            with store.begin() as tx:
+                payouts._end(market, tx, attempt, PayoutState.SENT)
 
     patch.setattr(payouts, "hand_over", hand_over)
 
 
 def says_sent_before_it_pays(patch) -> None:
-    def begin(market, unit, seen):
-        payout = unit.payout(seen.id, lock="change")
-        return payouts._move(market, unit, payout, PayoutState.SENT) if payout.waits else None
+    def begin(market, tx, seen):
+        payout = tx.payout(seen.id, lock="change")
+        return payouts._move(market, tx, payout, PayoutState.SENT) if payout.waits else None
 
     patch.setattr(payouts, "_begin", begin)
 
@@ -151,23 +151,23 @@ def gives_back_unasked(patch) -> None:
 
 
 def begins_in_secret(patch) -> None:
-    patch.setattr(payouts, "_begin", lambda market, unit, seen: seen)
+    patch.setattr(payouts, "_begin", lambda market, tx, seen: seen)
 
 
 def makes_the_money_that_it_returns(patch) -> None:
-    def leave(market, unit, payout, account):
+    def leave(market, tx, payout, account):
         if account != OUTSIDE:
-            market.pay(unit, f"payout/{payout.id}", (OUTSIDE, account), payout.amount, "")
+            market.pay(tx, f"payout/{payout.id}", (OUTSIDE, account), payout.amount, "")
 
     patch.setattr(payouts, "_leave", leave)
 
 
 def pays_within_a_transaction(patch) -> None:
     def hand_over(market, store, payments):
-        with store.begin() as unit:
-            for payout in unit.due_payouts(now_ms=market.now_ms(), limit=100):
+        with store.begin() as tx:
+            for payout in tx.due_payouts(now_ms=market.now_ms(), limit=100):
                 payments.pay(payout)
-                payouts._move(market, unit, payout, PayoutState.SENT)
+                payouts._move(market, tx, payout, PayoutState.SENT)
 
     patch.setattr(payouts, "hand_over", hand_over)
 
@@ -253,18 +253,18 @@ def test_only_the_operator_says_how_a_payout_ended(world, who) -> None:
         world.trading.do(payouts.give_back, who, payout.id, inquiry=inquiry, reason="")
     with pytest.raises(NotAllowed):
         payouts.inquire(world.store, world.bank, who, payout.id)
-    with pytest.raises(NotAllowed), world.store.read() as unit:
-        payouts.queue(unit, who, limit=9)
+    with pytest.raises(NotAllowed), world.store.read() as tx:
+        payouts.queue(tx, who, limit=9)
 
 
 def test_payouts_are_seen_by_their_party_and_the_operator(world) -> None:
     world.ask(0, 5)
-    with world.store.read() as unit:
+    with world.store.read() as tx:
         for who in (ANN, OPERATOR):
-            assert len(payouts.payouts_of(unit, who, ANN.party, limit=9)) == 1
+            assert len(payouts.payouts_of(tx, who, ANN.party, limit=9)) == 1
         for who in (AUDITOR, BUYER):
             with pytest.raises(NotAllowed):
-                payouts.payouts_of(unit, who, ANN.party, limit=9)
+                payouts.payouts_of(tx, who, ANN.party, limit=9)
 
 
 def test_a_payout_that_is_none_is_not_found(world) -> None:
@@ -308,8 +308,8 @@ def test_nobody_takes_out_more_than_it_has(trading) -> None:
     take(trading, BUYER, 500)
     with pytest.raises(InvalidTransfer, match=r"holds 0\.000000 credits"):
         take(trading, BUYER, 1)
-    with trading.store.read() as unit:
-        assert len(unit.payouts(BUYER.party, limit=9)) == 1
+    with trading.store.read() as tx:
+        assert len(tx.payouts(BUYER.party, limit=9)) == 1
 
 
 @pytest.mark.parametrize("who", [OPERATOR, AUDITOR, ANN], ids=str)
@@ -341,7 +341,7 @@ def limited(trading, **limits) -> Trading:
 
 
 def test_a_withdrawal_below_the_least_is_refused_in_credits(trading) -> None:
-    limited(trading, least_micro=250_000).fund(500_000)
+    limited(trading, min_micro=250_000).fund(500_000)
     with pytest.raises(InvalidInput, match=r"at least 0\.250000 credits; found 0\.249999"):
         take(trading, BUYER, 249_999)
     assert trading.balance(BUYER.party) == 500_000

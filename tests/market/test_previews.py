@@ -6,18 +6,20 @@ from functools import partial
 
 import pytest
 
-from fedbourse.market import buying, selling, training
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.commands import training as training_commands
 from fedbourse.market.lifecycle import Command
 from fedbourse.market.previews import preview
 from fedbourse.market.service import FUND, escrow
-from fedbourse.wire.card import Deadlines
-from market.trading import BUYER, OPERATOR, Trading, card
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.trading import BUYER, OPERATOR, Trading, card
 
 STEPS = {
-    Command.OPEN: partial(buying.open_task, confirm_upfront=True),
-    Command.ANNOUNCE: buying.announce,
-    Command.TRAIN: training.start,
-    Command.CANCEL: buying.cancel,
+    Command.OPEN: partial(buyer_commands.open_task, confirm_upfront=True),
+    Command.ANNOUNCE: buyer_commands.announce,
+    Command.TRAIN: training_commands.start,
+    Command.CANCEL: buyer_commands.cancel,
 }
 
 
@@ -41,13 +43,13 @@ def moved(trading, task, command):
 def prepared(trading, state, **items):
     """Return a task in a state, with three owners."""
     if state == "draft":
-        return trading.do(buying.create, BUYER, card(**items))
+        return trading.do(buyer_commands.create, BUYER, card(**items))
     owners = trading.owners(1.0, 1.1, 1.2)
     if state == "open":
         task = trading.opened(**items)
         for owner in owners:
             said = {"value": None, "previous": task.card.digest}
-            trading.do(selling.register_interest, owner.caller, task.id, **said)
+            trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
         return task
     if state == "signed":
         items["deadlines"] = Deadlines(review_s=600)
@@ -93,11 +95,11 @@ def test_cancelling_a_training_brings_back_what_its_preview_said(trading, unearn
     assert left == 0
     rounding = 2 * len(owners)  # each earned amount is a floor
     assert known.balance_after == pytest.approx(buyer, abs=rounding)
-    to_fund = sum(move.micro for move in known.moves if move.target == "fund")
+    to_fund = sum(move.micro for move in known.moves if move.credit == "fund")
     assert to_fund == pytest.approx(in_fund - fund, abs=rounding)
     # What was not delivered would tell a buyer somebody's pay: it hears of the rounds to come.
     half = task.reward // 2
-    assert [(move.source, move.micro) for move in said.moves] == [("escrow", half)]
+    assert [(move.debit, move.micro) for move in said.moves] == [("escrow", half)]
     assert (said.escrow, said.escrow_after) == (half, 0)
     if unearned == "refund":
         assert said.balance_after < buyer - rounding
@@ -110,7 +112,7 @@ def test_who_answered_does_not_change_a_preview(trading):
     task, other = (trading.in_training(owners, rounds=4) for _ in range(2))
     task = trading.trained(owners, task, until=2)
     before = seen(trading, task, Command.CANCEL)
-    trading.answer(owners[0], task)
+    trading.update(owners[0], task)
     assert seen(trading, task, Command.CANCEL) == before
     other = trading.trained(owners, other, absent={(0, 0), (1, 2)}, until=2)
     assert seen(trading, other, Command.CANCEL).moves == before.moves

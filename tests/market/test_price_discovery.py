@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse.errors import Withdrawn
+from fedbourse.errors import LeftTask
 from fedbourse.game import equilibrium, regret
-from fedbourse.market import price_discovery, selling
+from fedbourse.game.mechanisms import pay_proportionally
+from fedbourse.market import price_discovery
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.records import State
 from fedbourse.market.service import escrow
-from fedbourse.market.settlement import settle, shares_at
-from fedbourse.market.task import State
-from fedbourse.wire.card import Deadlines
-from fedbourse.wire.messages import least_pay
-from market.life_laws import sqlite_stores
-from market.trading import BUYER, Trading, best_budget
+from fedbourse.market.settlement import shares_at
+from fedbourse.protocol.messages import min_pay
+from fedbourse.tasks.card import Deadlines
+from fedbourse.testing.trading import BUYER, Trading, best_budget
+from market.life_invariants import sqlite_stores
 
 R = 10_000_000
 HURRIED = Deadlines(tick_s=60, plans_s=90, review_s=0)
@@ -44,7 +46,7 @@ def sums(trading, task, owners) -> dict[int, float]:
     """What the replies of these owners sum to at each tick."""
     found = dict.fromkeys(range(len(task.totals)), 0.0)
     for owner in owners:
-        for reply in trading.mine(owner, task.id)["replies"]:
+        for reply in trading.participation(owner, task.id)["replies"]:
             found[reply["tick"]] += reply["budget"]
     return found
 
@@ -57,18 +59,20 @@ def assert_settled_by_rule(trading, task, owners) -> None:
         if sold <= task.totals[tick]
     }
     assert task.settled_tick == min(qualifying, key=qualifying.get)
-    lines = trading.lines(task.id)
-    assert sum(line.payment for line in lines) == task.reward
-    for line in lines:
+    allocations = trading.allocations(task.id)
+    assert sum(allocation.payment for allocation in allocations) == task.reward
+    for allocation in allocations:
         total = task.totals[task.settled_tick]
-        assert line.payment >= least_pay(
-            budget=line.budget, total_budget=total, reward_micro=task.reward
+        assert allocation.payment >= min_pay(
+            budget=allocation.budget, total_budget=total, reward_micro=task.reward
         )
 
 
 def sold(trading, task, owners) -> list[float]:
-    lines = {line.owner: line.budget for line in trading.lines(task.id)}
-    return [lines.get(owner.name, 0.0) for owner in owners]
+    allocations = {
+        allocation.owner: allocation.budget for allocation in trading.allocations(task.id)
+    }
+    return [allocations.get(owner.name, 0.0) for owner in owners]
 
 
 def cancelled_for(trading, task) -> str:
@@ -176,8 +180,10 @@ def test_whatever_sums_to_at_most_its_total_is_paid_the_price_it_replied_to(
             total = smaller
     while shares_at(total, [np.array(budgets)])[1] > 1.0:
         total = math.nextafter(total, math.inf)
-    for budget, payment in zip(budgets, settle(budgets, reward=reward).tolist(), strict=True):
-        assert payment >= least_pay(budget=budget, total_budget=total, reward_micro=reward)
+    for budget, payment in zip(
+        budgets, pay_proportionally(budgets, reward=reward).tolist(), strict=True
+    ):
+        assert payment >= min_pay(budget=budget, total_budget=total, reward_micro=reward)
 
 
 @pytest.mark.slow
@@ -205,11 +211,11 @@ def test_every_settlement_is_one_that_devices_sign(
             task = trading.task(task.id)
         if task.state is State.SETTLED:
             assert_settled_by_rule(trading, task, owners)
-            assert all(line.budget >= floor for line in trading.lines(task.id))
-            for line in trading.lines(task.id):
-                owner = next(each for each in owners if each.name == line.owner)
-                terms = trading.mine(owner, task.id)["terms"]["terms"]
-                assert terms["payment_micro"] >= least_pay(
+            assert all(allocation.budget >= floor for allocation in trading.allocations(task.id))
+            for allocation in trading.allocations(task.id):
+                owner = next(each for each in owners if each.name == allocation.owner)
+                terms = trading.participation(owner, task.id)["terms"]["terms"]
+                assert terms["payment_micro"] >= min_pay(
                     budget=terms["budget"],
                     total_budget=terms["total_budget"],
                     reward_micro=task.reward,
@@ -225,7 +231,7 @@ def test_every_settlement_is_one_that_devices_sign(
 
 def decided(trading, owners, task, decliners):
     """Let everybody who was chosen sign but these, and the market go on."""
-    chosen = {line.owner for line in trading.lines(task.id)}
+    chosen = {allocation.owner for allocation in trading.allocations(task.id)}
     for owner in owners:
         if owner.name in chosen:
             trading.decide(owner, task.id, accept=owner not in decliners)
@@ -239,14 +245,14 @@ def test_after_a_decline_the_price_is_the_one_without_the_decliners(trading, gon
     owners = trading.owners(1.0, 1.1, 1.2, 1.3, 1.35)
     task = trading.settled(owners)
     ticks = len(task.totals)
-    assert len(trading.lines(task.id)) == 5
+    assert len(trading.allocations(task.id)) == 5
     decliners = [owners[place] for place in gone]
     left = [owner for owner in owners if owner not in decliners]
     task = decided(trading, owners, task, decliners)
     assert (task.state, task.settled_tick) == (State.ANNOUNCED, None)
     assert task.deadline_ms == trading.time_ms + 3600_000
     assert last(trading, task, "restarted")["struck_out"] == len(gone)
-    assert trading.lines(task.id) == []
+    assert trading.allocations(task.id) == []
     task = trading.play(left, task)
     known = equilibrium([owner.value for owner in left], reward=10.0)
     assert task.reward == R
@@ -257,7 +263,7 @@ def test_after_a_decline_the_price_is_the_one_without_the_decliners(trading, gon
     assert trading.balance(escrow(task.id)) == R
     assert trading.balance(BUYER.party) == 0  # nothing is the buyer's because of a decline
     for owner in decliners:
-        assert trading.mine(owner, task.id)["exit"]["reason"] == "declined"
+        assert trading.participation(owner, task.id)["exit"]["reason"] == "declined"
     task = trading.signed(left, task)
     assert task.state is State.TRAINING
     assert_verified(trading, task, owners)
@@ -271,7 +277,9 @@ def test_declines_one_after_the_other_end_with_those_who_sign(trading) -> None:
         gone = left.pop(0)
         task = decided(trading, owners, task, [gone])
         task = trading.play(left, task)
-        assert {line.owner for line in trading.lines(task.id)} == {o.name for o in left}
+        assert {allocation.owner for allocation in trading.allocations(task.id)} == {
+            o.name for o in left
+        }
         assert_verified(trading, task, owners)
     known = equilibrium([1.1, 1.15], reward=10.0)
     assert sold(trading, task, left) == pytest.approx(known.dense(), abs=2e-6)
@@ -294,13 +302,13 @@ def test_a_decliner_too_small_to_matter_costs_no_further_tick(trading) -> None:
     trading.fund(1000 * R, reference="more")
     owners = trading.owners(1.0, 1.0, 1.0)
     task = trading.settled(owners, budgets=[1.0, 1.0, 1e-9], reward=10_000.0)
-    assert len(trading.lines(task.id)) == 3
+    assert len(trading.allocations(task.id)) == 3
     ticks = len(task.totals)
     task = decided(trading, owners, task, [owners[2]])
     assert (task.state, len(task.totals)) == (State.SETTLED, ticks)
     assert sold(trading, task, owners) == [1.0, 1.0, 0.0]
-    assert [line.payment for line in trading.lines(task.id)] == [500 * R, 500 * R]
-    assert [line.state for line in trading.lines(task.id)] == ["offered"] * 2
+    assert [allocation.payment for allocation in trading.allocations(task.id)] == [500 * R, 500 * R]
+    assert [allocation.state for allocation in trading.allocations(task.id)] == ["offered"] * 2
     assert_settled_by_rule(trading, task, owners[:2])
     assert_verified(trading, task, owners)
 
@@ -308,18 +316,18 @@ def test_a_decliner_too_small_to_matter_costs_no_further_tick(trading) -> None:
 def test_terms_of_a_settlement_that_was_dropped_cannot_be_signed(trading) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.settled(owners)
-    before = trading.mine(owners[1], task.id)["terms"]
+    before = trading.participation(owners[1], task.id)["terms"]
     task = trading.play(owners[1:], decided(trading, owners, task, [owners[0]]))
     with pytest.raises(Exception, match="the terms have the hash"):
         trading.do(
-            selling.decide,
+            owner_commands.decide,
             owners[1].caller,
             task.id,
             accept=True,
             terms_digest=before["digest"],
             signature="",
         )
-    assert all(line.state == "offered" for line in trading.lines(task.id))
+    assert all(allocation.state == "offered" for allocation in trading.allocations(task.id))
 
 
 # -- who is out ------------------------------------------------------------------------------------
@@ -329,7 +337,7 @@ def get_out(trading, owners, task, how):
     """Put the last owner out of a task, and return the task at a tick that is open again."""
     gone, others = owners[-1], owners[:-1]
     if how == "left":
-        trading.do(selling.withdraw, gone.caller, task.id)
+        trading.do(owner_commands.leave_task, gone.caller, task.id)
     elif how == "missed":
         for owner in others:
             trading.plan(owner, task)
@@ -354,17 +362,17 @@ def test_whoever_is_out_says_nothing_more_and_counts_no_more(trading, how) -> No
     trading.advance()
     task = get_out(trading, owners, trading.task(task.id), how)
     assert (task.state, task.asked) == (State.ANNOUNCED, 3)
-    assert trading.mine(owners[3], task.id)["exit"]["reason"] == how
+    assert trading.participation(owners[3], task.id)["exit"]["reason"] == how
     words = {
-        "left": "you have withdrawn from this task",
+        "left": "you have left this task",
         "missed": "you did not reply to tick 1; a missed tick counts as zero from then on",
         "declined": "you have declined the terms of this task",
         "unsigned": "you did not sign the terms of this task in time",
     }[how]
     for budget in (0.0, best_budget(owners[3], task)):
-        with pytest.raises(Withdrawn, match=words):
+        with pytest.raises(LeftTask, match=words):
             trading.plan(owners[3], task, budget)
-    first = trading.do(selling.withdraw, owners[3].caller, task.id)
+    first = trading.do(owner_commands.leave_task, owners[3].caller, task.id)
     assert first.reason == how  # leaving changes nothing any more
     task = trading.play(owners[:3], task)
     known = equilibrium([1.0, 1.1, 1.2], reward=10.0)
@@ -386,12 +394,14 @@ def test_the_replies_of_who_goes_do_not_decide_which_tick_qualifies(trading, how
     for owner in owners[:2]:
         trading.plan(owner, task)
     if how == "left":
-        trading.do(selling.withdraw, owners[2].caller, task.id)
+        trading.do(owner_commands.leave_task, owners[2].caller, task.id)
     trading.wait(90)
     # The others have all of the ticks and the time again.
     task = trading.play(owners[:2], trading.task(task.id))
     assert task.state is State.SETTLED
-    assert {line.owner for line in trading.lines(task.id)} == {o.name for o in owners[:2]}
+    assert {allocation.owner for allocation in trading.allocations(task.id)} == {
+        o.name for o in owners[:2]
+    }
     assert_settled_by_rule(trading, task, owners[:2])
     assert_verified(trading, task, owners)
 
@@ -406,6 +416,35 @@ def test_the_card_s_number_of_ticks_begins_anew_after_a_decline(trading, monkeyp
     task = trading.play(owners[1:], task)
     assert task.tick == first + 1
     assert_settled_by_rule(trading, task, owners[1:])
+
+
+@pytest.mark.parametrize("goes", ["left", "missed"])
+def test_who_goes_at_the_last_tick_leaves_the_others_all_ticks_and_time(
+    trading, monkeypatch, goes
+) -> None:
+    """Otherwise the others would be settled at the totals that it led to."""
+    monkeypatch.setattr(price_discovery, "TICKS_MAX", 3)
+    owners = trading.owners(1.0, 1.1, 1.2, 1.3)
+    task = trading.announced(owners, deadlines=Deadlines(tick_s=60, plans_s=600, review_s=0))
+    while task.tick < 2:
+        for owner in owners:
+            trading.plan(owner, task)
+        assert trading.advance() == 1
+        task = trading.task(task.id)
+    first = {"left": 2, "missed": 3}[goes]
+    if goes == "left":
+        trading.time_ms += 30_000
+        trading.do(owner_commands.leave_task, owners[3].caller, task.id)
+    else:
+        for owner in owners[:3]:
+            trading.plan(owner, task)
+        trading.wait(60)
+    task = trading.task(task.id)
+    assert task.first_tick == first
+    assert task.deadline_ms == trading.time_ms + 600_000
+    task = trading.play(owners[:3], task)
+    assert last(trading, task, "last-tick")["closed_tick"] > 2
+    assert_settled_by_rule(trading, task, owners[:3])
 
 
 def test_a_lie_at_one_tick_binds_at_all_later_ones(trading) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidGame, InvalidInput
-from fedbourse.market import settlement
-from fedbourse.market.settlement import proportional, settle, shares_at
-from fedbourse.wire import card
-from fedbourse.wire.messages import earned
+from fedbourse.game import mechanisms
+from fedbourse.game.mechanisms import pay_proportionally, proportional
+from fedbourse.market.settlement import shares_at
+from fedbourse.protocol.messages import earned
 
 budgets = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=30
@@ -22,7 +22,7 @@ budgets = st.lists(
 
 @given(budgets, st.integers(1, 2**53 - 1))
 def test_payments_sum_to_the_reward_and_are_within_one_of_their_share(plans, reward) -> None:
-    payments = settle(plans, reward=reward)
+    payments = pay_proportionally(plans, reward=reward)
     assert sum(payments.tolist()) == reward
     total = sum(map(Fraction, plans))
     for plan, payment in zip(plans, payments.tolist(), strict=True):
@@ -35,7 +35,7 @@ def test_equal_plans_differ_by_one_at_most_and_larger_plans_earn_no_less(
     plans, reward, random
 ) -> None:
     plans = plans + random.choices(plans, k=3)
-    payments = settle(plans, reward=reward).tolist()
+    payments = pay_proportionally(plans, reward=reward).tolist()
     for (a, pay_a), (b, pay_b) in zip(
         sorted(zip(plans, payments, strict=True)),
         sorted(zip(plans, payments, strict=True))[1:],
@@ -68,7 +68,7 @@ few_budgets = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.7, 5e-324, 1e300]), min
 @given(st.one_of(budgets, few_budgets), st.integers(1, 2**53 - 1), st.integers(1, 9))
 def test_in_chunks_each_payment_is_that_of_the_definition(plans, reward, size) -> None:
     assert streamed(plans, reward, size) == largest_remainders(plans, reward)
-    assert settle(plans, reward=reward).tolist() == largest_remainders(plans, reward)
+    assert pay_proportionally(plans, reward=reward).tolist() == largest_remainders(plans, reward)
 
 
 @pytest.mark.parametrize("distinct", [0, 1, 5, 40])
@@ -77,8 +77,8 @@ def test_where_remainders_are_too_many_to_tell_apart_more_readings_do(
     distinct, plans, reward, size
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settlement, "_DISTINCT", distinct)
-        patch.setattr(settlement, "_CELL_BITS", 3)
+        patch.setattr(mechanisms, "_DISTINCT", distinct)
+        patch.setattr(mechanisms, "_PREFIX_BITS", 3)
         assert streamed(plans, reward, size) == largest_remainders(plans, reward)
 
 
@@ -89,9 +89,9 @@ def test_many_remainders_that_begin_alike_are_told_apart() -> None:
 
 
 def test_a_tie_that_went_to_another_owner_would_be_seen(monkeypatch) -> None:
-    plans, cut = [0.1] * 7, settlement._cut
+    plans, cut = [0.1] * 7, mechanisms._cut
     assert streamed(plans, 10, 2) == [2, 2, 2, 1, 1, 1, 1]
-    monkeypatch.setattr(settlement, "_cut", lambda *of: (cut(*of)[0], cut(*of)[1] - 1))
+    monkeypatch.setattr(mechanisms, "_cut", lambda *of: (cut(*of)[0], cut(*of)[1] - 1))
     assert streamed(plans, 10, 2) != largest_remainders(plans, 10)
 
 
@@ -110,13 +110,13 @@ def test_shares_are_summed_as_if_all_were_there_at_once(plans, total, size) -> N
 @pytest.mark.slow
 def test_a_million_plans_settle_exactly() -> None:
     plans = np.random.default_rng(0).random(10**6)
-    payments = settle(plans, reward=10**12 + 7)
+    payments = pay_proportionally(plans, reward=10**12 + 7)
     assert payments.sum() == 10**12 + 7
 
 
 @given(st.integers(0, 10**12), st.integers(1, 500))
 def test_vesting_ends_at_the_whole_payment_and_never_runs_ahead(payment, rounds) -> None:
-    steps = [earned(payment, answered=k, rounds=rounds) for k in range(rounds + 1)]
+    steps = [earned(payment, delivered=k, rounds=rounds) for k in range(rounds + 1)]
     assert steps[0] == 0
     assert steps[-1] == payment
     assert all(a <= b for a, b in itertools.pairwise(steps))
@@ -136,20 +136,16 @@ def test_vesting_ends_at_the_whole_payment_and_never_runs_ahead(payment, rounds)
 )
 def test_what_cannot_be_settled_is_refused(plans, reward, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
-        settle(plans, reward=reward)
+        pay_proportionally(plans, reward=reward)
 
 
 def test_no_plans_at_all_are_refused() -> None:
     with pytest.raises(InvalidGame):
-        settle([], reward=5)
+        pay_proportionally([], reward=5)
 
 
 def test_vesting_is_exact_for_numpy_integers_and_refuses_more_than_all_rounds() -> None:
-    payment = settle([1, 2], reward=2**53 - 1)[0]
-    assert earned(payment, answered=10**6, rounds=10**6) == int(payment)
-    with pytest.raises(InvalidInput, match="answered must lie between 0 and 3 rounds; found 5"):
-        earned(100, answered=5, rounds=3)
-
-
-def test_every_compensation_that_a_card_may_name_can_be_paid() -> None:
-    assert set(settlement.COMPENSATIONS) == set(card.COMPENSATIONS)
+    payment = pay_proportionally([1, 2], reward=2**53 - 1)[0]
+    assert earned(payment, delivered=10**6, rounds=10**6) == int(payment)
+    with pytest.raises(InvalidInput, match="delivered must lie between 0 and 3 rounds; found 5"):
+        earned(100, delivered=5, rounds=3)

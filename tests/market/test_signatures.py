@@ -7,13 +7,14 @@ from collections import Counter
 
 import pytest
 
-from fedbourse.market import buying, documents
+from fedbourse.encoding.canonical import canonical
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.records import State
 from fedbourse.market.service import state_message
-from fedbourse.market.task import State
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.keys import SigningKey, verified
-from fedbourse.wire.messages import participation_message, query_message
-from market.trading import BUYER, KEY, Trading
+from fedbourse.market.views import View
+from fedbourse.protocol.keys import SigningKey, verified
+from fedbourse.protocol.messages import participation_message, round_request_message
+from fedbourse.testing.trading import BUYER, KEY, Trading
 
 R = 10_000_000
 
@@ -48,14 +49,14 @@ def test_rounds_and_states_cost_a_signature_each_however_many_devices_ask(
     task = trading.in_training(owners)
     while task.state is State.TRAINING:
         for owner in owners:
-            asked = trading.see(documents.query, owner.caller, task.id, after=-1)
-            shown = trading.see(documents.one_task, None, task.id)
+            asked = trading.see(View.round_request, owner.caller, task.id, after=-1)
+            shown = trading.shown(View.task_document, None, task.id)
             assert (asked.number, shown["state"]) == (task.round, "training")
-            trading.answer(owner, task)
+            trading.update(owner, task)
         trading.advance()
         task = trading.task(task.id)
     assert task.state is State.COMPLETED
-    assert signed["query"] == task.card.rounds
+    assert signed["round-request"] == task.card.rounds
     assert signed["task-state"] == len(trading.events(task.id))
 
 
@@ -67,7 +68,7 @@ def test_every_state_is_signed_as_it_is_shown(trading) -> None:
         task = trading.task(task.id)
         seen.append(task.state.value)
         message = state_message(task)
-        shown = trading.see(documents.one_task, None, task.id)
+        shown = trading.shown(View.task_document, None, task.id)
         assert verified(KEY.public, canonical(message), shown["state_signature"])
         assert message["sequence"] == shown["events"] - 1
         for name in set(message) - {"kind", "sequence"}:
@@ -81,7 +82,7 @@ def test_every_state_is_signed_as_it_is_shown(trading) -> None:
     check(task)
     task = trading.signed(owners, task)
     check(task)
-    trading.do(buying.cancel, BUYER, task.id)
+    trading.do(buyer_commands.cancel, BUYER, task.id)
     check(task)
     assert seen == ["announced", "settled", "training", "cancelled"]
 
@@ -89,9 +90,9 @@ def test_every_state_is_signed_as_it_is_shown(trading) -> None:
 def test_the_last_model_is_asked_about_by_nobody(trading) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.completed(owners)
-    with trading.store.read() as unit:
-        asked, last = unit.round(task.id, 0), unit.round(task.id, task.card.rounds)
-    message = query_message(
+    with trading.store.read() as tx:
+        asked, last = tx.round(task.id, 0), tx.round(task.id, task.card.rounds)
+    message = round_request_message(
         task=task.id,
         card=task.card.digest,
         round=0,
@@ -106,15 +107,15 @@ def test_the_last_model_is_asked_about_by_nobody(trading) -> None:
 def test_an_owners_record_is_signed_for_it_alone(trading) -> None:
     owners = trading.owners(1.0, 1.1, 90.0)
     task = trading.settled(owners)
-    for owner, line in zip(owners, ("offered", "offered", None), strict=True):
-        mine = trading.mine(owner, task.id)
+    for owner, allocation in zip(owners, ("offered", "offered", None), strict=True):
+        participation = trading.participation(owner, task.id)
         message = participation_message(
             task=task.id,
             owner=owner.name,
             sequence=task.last_sequence,
-            line=line,
-            terms=mine["terms"] and mine["terms"]["digest"],
+            allocation=allocation,
+            terms=participation["terms"] and participation["terms"]["digest"],
             exit=None,
         )
-        assert verified(KEY.public, canonical(message), mine["signature"])
-        assert mine["sequence"] == task.last_sequence
+        assert verified(KEY.public, canonical(message), participation["signature"])
+        assert participation["sequence"] == task.last_sequence

@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from sqlalchemy import text
 
-from fedbourse.market import clock, log
-from fedbourse.market.task import State
-from market.trading import Trading
+from fedbourse.market import log
+from fedbourse.market.commands import scheduler
+from fedbourse.market.records import State
+from fedbourse.testing.trading import Trading
 
-TESTS = Path(__file__).parents[1]
 OWNERS = 200_000
 MB_MAX = 80
 """A process that reads every interest as a record takes more (the last test)."""
@@ -23,28 +22,29 @@ SALT, LEAF = "0" * 32, log.leaf("", "")
 CHILD = """
 import json, sys
 from pathlib import Path
-from fedbourse.market import buying, clock, what_if
+from fedbourse.market import what_if
+from fedbourse.market.commands import buyer, scheduler
 from fedbourse.storage import SqlStore
-from market.trading import BUYER, Trading
+from fedbourse.testing.trading import BUYER, Trading
 
 def peak_mb():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 def tick(trading, task):
-    with trading.store.begin() as unit:
-        assert clock.move_on(trading.market, unit, task)
+    with trading.store.begin() as tx:
+        assert scheduler.move_on(trading.market, tx, task)
 
 def settle(trading, task):
     trading.time_ms = trading.task(task).deadline_ms
     tick(trading, task)
 
 STEPS = {
-    "announce": lambda trading, task: trading.do(buying.announce, BUYER, task),
+    "announce": lambda trading, task: trading.do(buyer.announce, BUYER, task),
     "what-if": lambda trading, task: trading.see(what_if.of_task, BUYER, task, rewards=[1.0, 2.0]),
     "tick": tick,
     "settle": settle,
-    "everything": lambda trading, task: trading.see(lambda unit: unit.interests(task)),
+    "everything": lambda trading, task: trading.see(lambda tx: tx.interests(task)),
 }
 url, task, *steps = sys.argv[1:]
 with SqlStore(url) as store:
@@ -69,10 +69,8 @@ NAME = {
 
 def filled(store, kind, table, select):
     """Store one record for each of many owners."""
-    with store.begin() as unit:
-        unit._connection.execute(
-            text(NUMBERS[kind].format(table=table, select=select, count=OWNERS))
-        )
+    with store.begin() as tx:
+        tx._connection.execute(text(NUMBERS[kind].format(table=table, select=select, count=OWNERS)))
 
 
 def interested(store, kind, task):
@@ -94,7 +92,7 @@ def grown_mb(url, task, *steps):
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
@@ -115,11 +113,11 @@ def test_memory_does_not_grow_with_the_owners(store, kind, database_url) -> None
 
     settled = trading.task(task)
     assert settled.state is State.SETTLED
-    with store.read() as unit:
-        columns = list(unit.columns("lines", task, "position", "payment"))
+    with store.read() as tx:
+        columns = list(tx.columns("allocations", task, "position", "payment"))
         assert sum(sum(payments) for _, payments in columns) == settled.reward
         places = [place for positions, _ in columns for place in positions]
         assert places == list(range(len(places)))
     body = trading.events(task)[-1].body
-    assert (body["plans"], body["lines"]) == (OWNERS, len(places))
-    assert clock.advance_one(trading.market, store, task) is False
+    assert (body["plans"], body["allocations"]) == (OWNERS, len(places))
+    assert scheduler.advance_one(trading.market, store, task) is False

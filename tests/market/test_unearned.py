@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse.market import buying, unearned
+from fedbourse.market import unearned
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
-from fedbourse.market.task import State
 from fedbourse.market.unearned import shared_bonuses, shared_pay, undelivered_pay
-from fedbourse.wire.messages import earned
-from market.life_laws import sqlite_stores
-from market.trading import BUYER, OPERATOR, Trading
+from fedbourse.protocol.messages import earned
+from fedbourse.testing.trading import BUYER, OPERATOR, Trading
+from market.life_invariants import sqlite_stores
 
 R = 10_000_000
 RULES = ("fund", "refund", "share")
@@ -79,7 +80,7 @@ def test_whoever_delivers_never_earns_less_where_rounds_are_shared(training) -> 
     delivered = Counter(itertools.chain(*deliverers))
     pay = shared_pay(payments, deliverers, rounds=rounds)
     for name, payment in payments.items():
-        assert pay[name] >= earned(payment, answered=delivered[name], rounds=rounds)
+        assert pay[name] >= earned(payment, delivered=delivered[name], rounds=rounds)
         assert pay[name] == 0 or delivered[name]
     if len(deliverers) == rounds and all(deliverers):
         assert sum(pay.values()) == sum(payments.values())  # nothing is left for anybody else
@@ -90,9 +91,9 @@ def test_escrow_always_holds_what_is_shared_and_what_is_not_delivered(training) 
     """Also where answers to a round that was never closed are paid."""
     payments, deliverers, early, rounds = training
     delivered = Counter(itertools.chain(*deliverers))
-    answered = delivered + Counter(early)
+    counted = delivered + Counter(early)
     left = sum(payments.values()) - sum(
-        earned(payment, answered=answered[name], rounds=rounds)
+        earned(payment, delivered=counted[name], rounds=rounds)
         for name, payment in payments.items()
     )
     absent = undelivered_pay(payments, delivered, closed_rounds=len(deliverers), rounds=rounds)
@@ -128,7 +129,7 @@ def assert_verified(trading, task, owners) -> None:
 def test_what_absentees_leave_goes_where_the_card_says(trading, rule) -> None:
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.completed(owners, rounds=3, unearned=rule, absent={(0, 0), (1, 0), (1, 1)})
-    pay = {line.owner: int(line.payment) for line in trading.lines(task.id)}
+    pay = {allocation.owner: int(allocation.payment) for allocation in trading.allocations(task.id)}
     first, second, third = (owner.name for owner in owners)
     own = {first: pay[first] // 3, second: pay[second] * 2 // 3, third: pay[third]}
     absent = R - sum(own.values())
@@ -158,9 +159,9 @@ def test_a_cancelled_training_returns_open_rounds_and_keeps_closed_ones_apart(
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners, rounds=4, unearned=rule)
     task = trading.trained(owners, task, absent={(0, 0), (1, 1)}, until=2)
-    trading.answer(owners[0], task)  # a round that will not be closed
-    trading.do(buying.cancel, who, task.id)
-    pay = {line.owner: int(line.payment) for line in trading.lines(task.id)}
+    trading.update(owners[0], task)  # a round that will not be closed
+    trading.do(buyer_commands.cancel, who, task.id)
+    pay = {allocation.owner: int(allocation.payment) for allocation in trading.allocations(task.id)}
     first, second, third = (owner.name for owner in owners)
     own = {first: pay[first] * 2 // 4, second: pay[second] // 4, third: pay[third] * 2 // 4}
     # The answer to round 2 makes up for neither of the rounds that were missed.
@@ -180,8 +181,8 @@ def test_a_task_cancelled_in_its_first_round_is_returned_but_for_what_was_delive
 ) -> None:
     owners = trading.owners(1.0, 1.1)
     task = trading.in_training(owners)
-    trading.answer(owners[0], task)
-    trading.do(buying.cancel, BUYER, task.id)
+    trading.update(owners[0], task)
+    trading.do(buyer_commands.cancel, BUYER, task.id)
     assert trading.balance(FUND) == 0
     assert trading.balance(BUYER.party) == R - trading.balance(owners[0].name)
 
@@ -216,17 +217,17 @@ def test_any_training_that_ends_anywhere_adds_up(sqlite_template, ending, rule, 
         task = trading.in_training(owners, reward=reward / 1e6, rounds=rounds, unearned=rule)
         task = trading.trained(owners, task, absent=absent, until=closed)
         if task.state is State.TRAINING:
-            chosen = {line.owner for line in trading.lines(task.id)}
+            chosen = {allocation.owner for allocation in trading.allocations(task.id)}
             for place, owner in enumerate(owners):
                 if owner.name in chosen and (closed, place) in early:
-                    trading.answer(owner, task)
-            trading.do(buying.cancel, BUYER, task.id)
+                    trading.update(owner, task)
+            trading.do(buyer_commands.cancel, BUYER, task.id)
         ended = trading.events(task.id)[-1].body
         assert trading.balance(escrow(task.id)) == 0
         assert trading.balance(FUND) == ended["fund_micro"]
         assert trading.balance(BUYER.party) == ended["refunded_micro"]
-        for line in trading.lines(task.id):
-            own = earned(line.payment, answered=line.answered, rounds=rounds)
-            assert trading.balance(line.owner) == line.earned >= own
-            assert line.earned == own or rule == "share"
+        for allocation in trading.allocations(task.id):
+            own = earned(allocation.payment, delivered=allocation.delivered, rounds=rounds)
+            assert trading.balance(allocation.owner) == allocation.earned >= own
+            assert allocation.earned == own or rule == "share"
         assert_verified(trading, task, owners)

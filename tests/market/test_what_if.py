@@ -9,11 +9,13 @@ import pytest
 
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from fedbourse.game import ACCURACY_MODELS, Accuracy, best_reward, equilibrium
-from fedbourse.market import buying, selling, what_if
+from fedbourse.market import what_if
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.offers import training_of
 from fedbourse.market.what_if import rewards_in
-from fedbourse.wire.card import Assumptions
-from market.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
+from fedbourse.tasks.card import Assumptions
+from fedbourse.testing.trading import AUDITOR, BUYER, OPERATOR, Trading, caller, card
 
 REWARDS = [0.5, 1.0, 20.0]
 NEAR = [1.0 + n / 97 for n in range(12)]
@@ -35,12 +37,12 @@ def interested(trading, values, *, withheld=0, task=None):
         told = owner.value if n < len(owners) - withheld else None
         trading.time_ms += 1
         said = {"value": told, "previous": task.card.digest}
-        trading.do(selling.register_interest, owner.caller, task.id, **said)
+        trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
     return task, owners
 
 
 def seen(trading, task, who=BUYER, **options):
-    return trading.see(what_if.of_task, who, task.id, **({"rewards": REWARDS} | options))
+    return trading.shown(what_if.of_task, who, task.id, **({"rewards": REWARDS} | options))
 
 
 def near(found, exact, digits):
@@ -60,21 +62,21 @@ def test_it_rests_on_the_values_told_and_each_number_is_the_games_rounded(tradin
     assert [each["model"] for each in found["models"]] == list(ACCURACY_MODELS)
     for each in found["models"]:
         model = Accuracy(each["model"], said.chance, said.ceiling, said.noise)
-        offer = best_reward(NEAR[:10], training, weight=said.weight, accuracy=model)
+        offer = best_reward(NEAR[:10], training, accuracy_value=said.accuracy_value, accuracy=model)
         assert near(each["best_reward"], offer.reward, 3)
-        assert each["best_utility"] == pytest.approx(offer.utility, abs=0.02 * said.weight)
+        assert each["best_utility"] == pytest.approx(offer.utility, abs=0.02 * said.accuracy_value)
         for reward, accuracy, utility in zip(
             REWARDS, each["accuracy"], each["utility"], strict=True
         ):
             game = equilibrium(NEAR[:10], reward=reward)
             precisions = training.precisions(game.budgets, game.participants)
             assert accuracy == round(model.of(precisions, 10), 4)
-            assert utility == said.weight * accuracy - reward
+            assert utility == said.accuracy_value * accuracy - reward
 
 
 @pytest.mark.parametrize("told", range(5))
 def test_fewer_than_five_values_show_nothing_of_themselves(trading, told) -> None:
-    answers = set()
+    updates = set()
     for factor in (1.0, 1.001):
         values = [factor * value for value in NEAR[:told]] + [9.0] * (7 - told)
         task, _ = interested(trading, values, withheld=7 - told)
@@ -82,8 +84,8 @@ def test_fewer_than_five_values_show_nothing_of_themselves(trading, told) -> Non
         assert found.pop("task") == task.id
         assert found["basis"] == "assumed"
         assert found["why"].endswith(f"{told} of 7 told theirs, 5 are needed")
-        answers.add(json.dumps(found))
-    assert len(answers) == 1
+        updates.add(json.dumps(found))
+    assert len(updates) == 1
 
 
 def test_fewer_than_five_who_take_part_show_nothing_of_themselves(trading) -> None:
@@ -97,14 +99,14 @@ def test_fewer_than_five_who_take_part_show_nothing_of_themselves(trading) -> No
 
 
 def test_new_values_count_five_at_a_time_so_that_none_shows_by_its_coming(trading) -> None:
-    answers = []
+    updates = []
     for count in range(5, 13):
         task, _ = interested(trading, NEAR[:count])
         found = seen(trading, task)
-        answers.append((found["owners"], json.dumps([found["models"], found["total_budgets"]])))
-    assert [owners for owners, _ in answers] == [5] * 5 + [10] * 3
-    assert len({text for _, text in answers[:5]}) == 1
-    assert len({text for _, text in answers[5:]}) == 1
+        updates.append((found["owners"], json.dumps([found["models"], found["total_budgets"]])))
+    assert [owners for owners, _ in updates] == [5] * 5 + [10] * 3
+    assert len({text for _, text in updates[:5]}) == 1
+    assert len({text for _, text in updates[5:]}) == 1
 
 
 def test_an_answer_with_every_new_value_would_be_seen(trading, monkeypatch) -> None:
@@ -117,7 +119,7 @@ def test_an_answer_with_every_new_value_would_be_seen(trading, monkeypatch) -> N
 def test_numbers_that_rest_on_values_have_three_digits_and_say_no_more(trading) -> None:
     rewards = [1.0 + n / 199 for n in range(200)]
     task = interested(trading, NEAR[:10])[0]
-    found, weight = seen(trading, task, rewards=rewards), task.card.assumed.weight
+    found, accuracy_value = seen(trading, task, rewards=rewards), task.card.assumed.accuracy_value
     each_credit = {
         float(f"{p / r:.10g}") for p, r in zip(found["total_budgets"], rewards, strict=True)
     }
@@ -126,7 +128,7 @@ def test_numbers_that_rest_on_values_have_three_digits_and_say_no_more(trading) 
     for model in found["models"]:
         assert all(a == round(a, 4) for a in model["accuracy"])
         assert model["best_reward"] == float(f"{model['best_reward']:.3g}")
-        best = (model["best_utility"] + model["best_reward"]) / weight
+        best = (model["best_utility"] + model["best_reward"]) / accuracy_value
         assert best == pytest.approx(round(best, 4), abs=1e-12)
 
 
@@ -134,7 +136,7 @@ def test_of_values_told_at_the_same_moment_the_first_by_name_count(trading) -> N
     owners, task = trading.owners(*NEAR[:7]), trading.opened()
     for owner in owners:
         said = {"value": owner.value, "previous": task.card.digest}
-        trading.do(selling.register_interest, owner.caller, task.id, **said)
+        trading.do(owner_commands.register_interest, owner.caller, task.id, **said)
     found = seen(trading, task)
     first = [owner.value for owner in sorted(owners, key=lambda owner: owner.name)[:5]]
     assert found["owners"] == 5
@@ -142,7 +144,7 @@ def test_of_values_told_at_the_same_moment_the_first_by_name_count(trading) -> N
 
 
 def test_a_draft_rests_on_what_its_card_assumes_for_as_many_owners_as_asked(trading) -> None:
-    task = trading.do(buying.create, BUYER, card(min_participants=4))
+    task = trading.do(buyer_commands.create, BUYER, card(min_participants=4))
     assert seen(trading, task)["owners"] == 4
     found = seen(trading, task, owners=1000)
     spread = 1 + 4 * (np.arange(1000) + 0.5) / 1000
@@ -164,7 +166,7 @@ def test_the_buyer_operator_and_auditors_may_ask_and_nobody_else(trading) -> Non
     for who in (owners[0].caller, caller("buyer:other"), caller("owner:stranger")):
         with pytest.raises(NotAllowed):
             seen(trading, task, who)
-    draft = trading.do(buying.create, BUYER, card())
+    draft = trading.do(buyer_commands.create, BUYER, card())
     with pytest.raises(NotFound):
         seen(trading, draft, owners[0].caller)
 
@@ -179,7 +181,7 @@ def test_it_is_over_once_the_task_is_settled(trading) -> None:
 
 
 def test_a_card_without_assumptions_cannot_say_what_accuracy_is_worth(trading) -> None:
-    task = trading.do(buying.create, BUYER, card(assumptions=None))
+    task = trading.do(buyer_commands.create, BUYER, card(assumptions=None))
     with pytest.raises(InvalidInput, match="states no assumptions"):
         seen(trading, task)
 
@@ -189,14 +191,14 @@ def test_a_value_that_is_said_anew_counts_as_new(trading) -> None:
     trading.time_ms += 1
     said = {"value": 1.5, "previous": task.card.digest}
     (extra,) = [owner for owner in trading.owners(*[9.0] * 6) if owner.name == "owner:000005"]
-    trading.do(selling.register_interest, extra.caller, task.id, **said)
-    with trading.store.read() as unit:
-        assert unit.count_reported(task.id) == 6
-        assert unit.report_number(task.id, 6)[1] == extra.name
+    trading.do(owner_commands.register_interest, extra.caller, task.id, **said)
+    with trading.store.read() as tx:
+        assert tx.count_reported(task.id) == 6
+        assert tx.report_number(task.id, 6)[1] == extra.name
     trading.time_ms += 1
-    trading.do(selling.register_interest, owners[0].caller, task.id, **said)
-    with trading.store.read() as unit:
-        assert unit.report_number(task.id, 6)[1] == owners[0].name
+    trading.do(owner_commands.register_interest, owners[0].caller, task.id, **said)
+    with trading.store.read() as tx:
+        assert tx.report_number(task.id, 6)[1] == owners[0].name
 
 
 @pytest.mark.parametrize(
@@ -219,8 +221,10 @@ def test_rewards_that_are_none_are_refused_in_one_sentence(text, sentence) -> No
 
 
 def test_assumptions_shape_the_answer(trading) -> None:
-    cheap = trading.do(buying.create, BUYER, card(assumptions=Assumptions(weight=20.0, noise=0.1)))
-    dear = trading.do(buying.create, BUYER, card())
+    cheap = trading.do(
+        buyer_commands.create, BUYER, card(assumptions=Assumptions(accuracy_value=20.0, noise=0.1))
+    )
+    dear = trading.do(buyer_commands.create, BUYER, card())
     better, worse = seen(trading, cheap, owners=30), seen(trading, dear, owners=30)
     for one, other in zip(better["models"], worse["models"], strict=True):
         assert min(one["accuracy"]) > max(other["accuracy"][:1])

@@ -5,9 +5,9 @@ import pytest
 from fedbourse.errors import Conflict
 from fedbourse.game import equilibrium
 from fedbourse.market import price_discovery
+from fedbourse.market.records import State
 from fedbourse.market.service import escrow
-from fedbourse.market.task import State
-from market.trading import BUYER, Trading
+from fedbourse.testing.trading import BUYER, Trading
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def test_a_whole_trade_pays_everybody_and_empties_escrow(trading, vesting) -> No
     task = trading.in_training(owners, vesting=vesting)
     assert task.state is State.TRAINING
     assert trading.balance(BUYER.party) == 2_000_000
-    chosen = {line.owner: line for line in trading.lines(task.id)}
-    assert sum(line.payment for line in chosen.values()) == 10_000_000
+    chosen = {allocation.owner: allocation for allocation in trading.allocations(task.id)}
+    assert sum(allocation.payment for allocation in chosen.values()) == 10_000_000
     assert owners[4].name not in chosen
     for _ in range(task.card.rounds):
         for owner in owners[:4]:
-            trading.answer(owner, task)
+            trading.update(owner, task)
         trading.advance()
         task = trading.task(task.id)
     assert task.state is State.COMPLETED
@@ -50,8 +50,8 @@ def test_withheld_values_reach_the_equilibrium_in_a_handful_of_ticks(trading) ->
     task = trading.settled(owners)
     known = equilibrium(values, reward=10.0)
     assert task.tick <= 12
-    lines = {line.owner: line for line in trading.lines(task.id)}
-    budgets = [lines[o.name].budget if o.name in lines else 0.0 for o in owners]
+    allocations = {allocation.owner: allocation for allocation in trading.allocations(task.id)}
+    budgets = [allocations[o.name].budget if o.name in allocations else 0.0 for o in owners]
     assert budgets == pytest.approx(known.dense(), rel=1e-6, abs=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_settling_twice_is_refused(trading) -> None:
     trading.fund(12_000_000)
     task = trading.settled(owners)
     with (
-        trading.store.begin() as unit,
+        trading.store.begin() as tx,
         pytest.raises(Conflict, match="tick needs a task that is announced; it is settled"),
     ):
-        price_discovery.close_tick(trading.market, unit, task.id)
+        price_discovery.close_tick(trading.market, tx, task.id)

@@ -29,27 +29,27 @@ any_terms = st.builds(
 )
 
 
-def released(noise: FastNoise, answer: np.ndarray) -> np.ndarray:
-    return noise.release(answer[None, :], np.array([0]), 0)[0]
+def released(noise: FastNoise, update: np.ndarray) -> np.ndarray:
+    return noise.release(update[None, :], np.array([0]), 0)[0]
 
 
 @given(any_terms)
-def test_all_answers_together_never_cost_more_than_the_budget(terms: Terms) -> None:
+def test_all_updates_together_never_cost_more_than_the_budget(terms: Terms) -> None:
     noise = FastNoise([terms])
     assert noise.costs[0] <= terms.round_rho
     assert Fraction(float(noise.costs[0])) * terms.rounds <= Fraction(terms.rho)
     # In exact arithmetic, from the scale that is drawn and the distance that is charged.
-    grid = noise._devices[0].grid
+    grid = noise._mechanisms[0].grid
     distance, scale = Fraction(charged_sensitivity(terms, grid)), Fraction(float(noise.scales[0]))
     assert distance**2 / (2 * scale**2) <= Fraction(terms.round_rho)
-    two_draws = 2 * (Fraction(noise._devices[0].draw_steps) * Fraction(grid)) ** 2
+    two_draws = 2 * (Fraction(noise._mechanisms[0].draw_steps) * Fraction(grid)) ** 2  # type: ignore[attr-defined]
     assert two_draws >= scale**2
 
 
 @given(any_terms)
 def test_a_coarser_grid_is_charged_and_costs_next_to_nothing(terms: Terms) -> None:
     fast, exact = FastNoise([terms]), ExactNoise([terms])
-    assert fast._devices[0].grid == exact._devices[0].grid * 2**11
+    assert fast._mechanisms[0].grid == exact._mechanisms[0].grid * 2**11
     assert exact.scales[0] < fast.scales[0] < exact.scales[0] * (1 + 1e-5)
     assert fast.scales[0] >= terms.scale  # rounding is charged, never forgotten
 
@@ -67,8 +67,8 @@ LEAST = Terms(task="task", rho=2.0**-20, rounds=1, dimension=2, samples=1000)
 
 @pytest.mark.parametrize("clip", [1.0, 1.999])
 def test_every_step_is_drawn_in_very_many_ways_even_at_the_least_budget(clip: float) -> None:
-    """Were there gaps, an answer in one would rule out a neighbour for certain."""
-    steps = FastNoise([replace(LEAST, clip=clip)])._devices[0].draw_steps
+    """Were there gaps, an update in one would rule out a neighbour for certain."""
+    steps = FastNoise([replace(LEAST, clip=clip)])._mechanisms[0].draw_steps  # type: ignore[attr-defined]
     width = widest_layer()
     assert 3.6 < width * 2**52 < 3.92
     reached = np.rint(np.random.default_rng(0).uniform(1, 3.65 * steps, 10_000))
@@ -91,8 +91,8 @@ def test_noise_is_two_draws_that_are_rounded_by_themselves() -> None:
 
     noise = FastNoise([LEAST])
     noise._generator = fixed = Fixed()
-    device = noise._devices[0]
-    whole = sum(np.rint(device.draw_steps * draw) for draw in Fixed.draws)
+    device = noise._mechanisms[0]
+    whole = sum(np.rint(device.draw_steps * draw) for draw in Fixed.draws)  # type: ignore[attr-defined]
     assert (released(noise, np.zeros(2)) == whole * device.grid).all()
     assert not fixed.left
 
@@ -111,8 +111,8 @@ def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
     noise = FastNoise([terms])
     raw = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=terms.dimension,
                                       max_size=terms.dimension)))  # fmt: skip
-    answer = raw * terms.clip / max(1.0, np.linalg.norm(raw))
-    steps = released(noise, answer) / noise._devices[0].grid
+    update = raw * terms.clip / max(1.0, np.linalg.norm(raw))
+    steps = released(noise, update) / noise._mechanisms[0].grid
     assert (steps == np.rint(steps)).all()
 
 
@@ -157,7 +157,7 @@ def test_a_forked_process_draws_other_noise() -> None:
     [np.array([[np.nan, 0.0]]), np.array([[np.inf, 0.0]]), np.array([[2.0, 0.0]]),
      np.array([[1e200, 1e200]]), np.zeros((1, 3)), np.zeros(2), np.zeros((1, 2), np.float32)],
 )  # fmt: skip
-def test_a_wrong_answer_gets_no_noise(wrong) -> None:
+def test_a_wrong_update_gets_no_noise(wrong) -> None:
     noise = FastNoise([Terms(task="task", rho=1, rounds=1, dimension=2, samples=10)])
     with pytest.raises(InvalidInput):
         noise.release(wrong, np.array([0]), 0)

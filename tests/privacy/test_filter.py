@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from examples import examples
-from fedbourse.agent import SpendStore
+from fedbourse.device import SpendStore
 from fedbourse.errors import CannotWrite, FedbourseError, InvalidFile, InvalidInput, Refused
-from fedbourse.privacy.filter import Account, Filter, Question
+from fedbourse.privacy.filter import Account, Filter, RoundRequest
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.terms import Terms
 
@@ -55,23 +55,23 @@ def guard(store) -> Filter:
     return Filter(store, lifetime_cap=CAP)
 
 
-def ask(terms: Terms, number: int, model: str = "model") -> Question:
-    return Question(terms.task, terms.digest, number, model)
+def ask(terms: Terms, number: int, model: str = "model") -> RoundRequest:
+    return RoundRequest(terms.task, terms.digest, number, model)
 
 
 def never() -> bytes:
-    raise AssertionError("noise was drawn for a question that was refused or answered before")
+    raise AssertionError("noise was drawn for a round request that was refused or served before")
 
 
-def answered(guard: Filter, question: Question, answer: bytes = b"answer") -> bytes:
-    return guard.answer(question, lambda: answer, cost=TERMS[question.task].round_rho)
+def delivered(guard: Filter, round_request: RoundRequest, update: bytes = b"update") -> bytes:
+    return guard.update(round_request, lambda: update, cost=TERMS[round_request.task].round_rho)
 
 
-def refusal(guard: Filter, question: Question, *, cost: float = 0.0) -> str:
+def refusal(guard: Filter, round_request: RoundRequest, *, cost: float = 0.0) -> str:
     """Return the reason of a refusal that costs nothing and draws nothing."""
     before = guard.accounts()
     with pytest.raises(Refused) as caught:
-        guard.answer(question, never, cost=cost)
+        guard.update(round_request, never, cost=cost)
     assert guard.accounts() == before
     return caught.value.reason
 
@@ -79,18 +79,18 @@ def refusal(guard: Filter, question: Question, *, cost: float = 0.0) -> str:
 # One law a test, over both stores.
 
 
-def test_a_repeated_question_gets_the_same_answer_and_costs_nothing(guard) -> None:
+def test_a_repeated_round_request_gets_the_same_update_and_costs_nothing(guard) -> None:
     guard.agree(SMALL)
-    assert answered(guard, ask(SMALL, 0), b"first") == b"first"
+    assert delivered(guard, ask(SMALL, 0), b"first") == b"first"
     before = guard.accounts()
-    assert guard.answer(ask(SMALL, 0), never, cost=SMALL.round_rho) == b"first"
+    assert guard.update(ask(SMALL, 0), never, cost=SMALL.round_rho) == b"first"
     assert guard.accounts() == before
 
 
 def test_all_rounds_fit_the_budget_and_no_more(guard) -> None:
     guard.agree(LARGE)
     for number in range(LARGE.rounds):
-        answered(guard, ask(LARGE, number))
+        delivered(guard, ask(LARGE, number))
     (account,) = guard.accounts()
     assert account.charged == LARGE.rounds
     assert Fraction(1) - Fraction(2**-50) < account.spent <= Fraction(1)
@@ -105,13 +105,13 @@ def test_a_round_that_was_not_sold_is_refused(guard, number: int) -> None:
 
 def test_a_second_model_for_a_round_is_refused(guard) -> None:
     guard.agree(SMALL)
-    answered(guard, ask(SMALL, 0))
+    delivered(guard, ask(SMALL, 0))
     assert refusal(guard, ask(SMALL, 0, "other")) == "other-model"
 
 
 def test_a_round_that_is_over_is_refused(guard) -> None:
     guard.agree(SMALL)
-    answered(guard, ask(SMALL, 1))
+    delivered(guard, ask(SMALL, 1))
     assert refusal(guard, ask(SMALL, 0)) == "past-round"
 
 
@@ -145,7 +145,7 @@ def test_a_cap_can_be_used_to_its_last_bit(store) -> None:
     with pytest.raises(Refused, match="does not fit"):
         guard.agree(SMALL)
     Filter(store, lifetime_cap=SMALL.rho).agree(SMALL)
-    answered(guard, ask(SMALL, 0))
+    delivered(guard, ask(SMALL, 0))
     assert refusal(guard, ask(SMALL, 1)) == "over-cap"
 
 
@@ -161,10 +161,10 @@ def test_the_last_bit_of_the_cap_counts(store) -> None:
 def test_a_cap_that_was_lowered_stops_what_was_reserved(store) -> None:
     Filter(store, lifetime_cap=CAP).agree(LARGE)
     guard = Filter(store, lifetime_cap=2.5 * LARGE.round_rho)
-    answered(guard, ask(LARGE, 0))
-    answered(guard, ask(LARGE, 1))
+    delivered(guard, ask(LARGE, 0))
+    delivered(guard, ask(LARGE, 1))
     assert refusal(guard, ask(LARGE, 2)) == "over-cap"
-    assert guard.answer(ask(LARGE, 1), never, cost=0.0) == b"answer"
+    assert guard.update(ask(LARGE, 1), never, cost=0.0) == b"update"
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_an_unknown_task_is_refused(guard) -> None:
     assert caught.value.reason == "unknown-task"
 
 
-def test_closing_ends_the_answers_and_frees_what_was_not_spent(guard) -> None:
+def test_closing_ends_the_updates_and_frees_what_was_not_spent(guard) -> None:
     guard.agree(LARGE)
-    answered(guard, ask(LARGE, 0))
+    delivered(guard, ask(LARGE, 0))
     with pytest.raises(Refused, match="lifetime cap"):
         guard.agree(ONCE)
     guard.close("large")
@@ -205,7 +205,7 @@ def test_closing_ends_the_answers_and_frees_what_was_not_spent(guard) -> None:
     assert committed == Fraction(LARGE.round_rho) + Fraction(ONCE.rho)
 
 
-def test_only_the_answer_charged_for_last_is_kept(guard) -> None:
+def test_only_the_update_charged_for_last_is_kept(guard) -> None:
     guard.agree(SMALL)
     for wrong in (ask(SMALL, 0), ask(LARGE, 0)):
         with pytest.raises(Refused) as caught:
@@ -223,33 +223,33 @@ def test_only_the_answer_charged_for_last_is_kept(guard) -> None:
 def test_a_draw_that_fails_leaves_the_round_charged_and_open_to_its_model_alone(guard) -> None:
     guard.agree(SMALL)
     with pytest.raises(ZeroDivisionError):
-        guard.answer(ask(SMALL, 0), lambda: bytes(1 // 0), cost=0.0)
+        guard.update(ask(SMALL, 0), lambda: bytes(1 // 0), cost=0.0)
     (account,) = guard.accounts()
     assert account.charged == 1
     assert refusal(guard, ask(SMALL, 0, "other")) == "other-model"
-    assert answered(guard, ask(SMALL, 0), b"again") == b"again"
-    assert guard.answer(ask(SMALL, 0), never, cost=0.0) == b"again"
+    assert delivered(guard, ask(SMALL, 0), b"again") == b"again"
+    assert guard.update(ask(SMALL, 0), never, cost=0.0) == b"again"
     assert guard.accounts() == [account]
 
 
-def test_an_empty_answer_is_an_answer(guard) -> None:
+def test_an_empty_update_is_an_update(guard) -> None:
     guard.agree(SMALL)
-    assert answered(guard, ask(SMALL, 0), b"") == b""
-    assert guard.answer(ask(SMALL, 0), never, cost=0.0) == b""
+    assert delivered(guard, ask(SMALL, 0), b"") == b""
+    assert guard.update(ask(SMALL, 0), never, cost=0.0) == b""
 
 
 def test_a_transaction_that_fails_leaves_nothing(store) -> None:
     def fails() -> None:
         with store.transaction() as books:
             books.put(Account(SMALL))
-            books.put_answer("small", b"answer")
+            books.put_update("small", b"update")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fails()
     with store.transaction() as books:
         assert list(books.accounts()) == []
-        assert books.answer("small") is None
+        assert books.update("small") is None
 
 
 def test_names_of_any_script_are_kept_as_they_are(guard) -> None:
@@ -269,7 +269,7 @@ def test_a_transaction_has_the_books_to_itself(store, guard) -> None:
             agreed.result(timeout=10)
 
 
-def test_of_two_draws_for_a_question_the_first_stored_is_the_one_to_leave(guard) -> None:
+def test_of_two_draws_for_a_round_request_the_first_stored_is_the_one_to_leave(guard) -> None:
     guard.agree(SMALL)
     for _ in range(2):
         assert guard.charge(ask(SMALL, 0), cost=0.0) is None
@@ -277,7 +277,7 @@ def test_of_two_draws_for_a_question_the_first_stored_is_the_one_to_leave(guard)
     assert guard.keep(ask(SMALL, 0), b"second") == b"first"
 
 
-def test_threads_that_share_a_filter_let_one_answer_a_round_leave(guard) -> None:
+def test_threads_that_share_a_filter_let_one_update_a_round_leave(guard) -> None:
     terms = Terms(task="shared", rho=0.1, rounds=15, dimension=2, samples=5)
     guard.agree(terms)
     barrier = Barrier(8, timeout=10)
@@ -288,10 +288,10 @@ def test_threads_that_share_a_filter_let_one_answer_a_round_leave(guard) -> None
             barrier.wait()
             model = "model" if thread % 4 else "other"
             with suppress(Refused):
-                answer = guard.answer(
+                update = guard.update(
                     ask(terms, number, model), partial(os.urandom, 8), cost=terms.round_rho
                 )
-                sent.append((number, answer))
+                sent.append((number, update))
         return sent
 
     with ThreadPoolExecutor(8) as threads:
@@ -311,7 +311,7 @@ class Sold:
     terms: Terms
     charged: int = 0
     last: tuple[int, str] = (-1, "")
-    answer: bytes | None = None
+    update: bytes | None = None
     closed: bool = False
 
     @property
@@ -373,9 +373,9 @@ class FilterMachine(RuleBasedStateMachine):
             self.sold[task] = Sold(terms)
 
     def reason(
-        self, task: str, number: int, model: str, *, changed: bool, dear: bool
+        self, task: str, number: int, model: str, *, changed: bool, expensive: bool
     ) -> str | None:
-        """Return why the question must be refused."""
+        """Return why the round request must be refused."""
         sold = self.sold.get(task)
         if sold is None:
             return "unknown-task"
@@ -387,7 +387,7 @@ class FilterMachine(RuleBasedStateMachine):
             ("beyond-rounds", not 0 <= number < sold.terms.rounds),
             ("other-model", again and model != sold.last[1]),
             ("past-round", number < sold.last[0]),
-            ("over-budget", dear and not again),
+            ("over-budget", expensive and not again),
             ("over-cap", not again and spent + Fraction(sold.terms.round_rho) > Fraction(self.cap)),
         ]
         return next((reason for reason, broken in rules if broken), None)
@@ -397,31 +397,31 @@ class FilterMachine(RuleBasedStateMachine):
         step=st.sampled_from([1, 1, 0, 0, 2, -1, -9, 9]),
         model=models,
         changed=now_and_then,
-        dear=now_and_then,
+        expensive=now_and_then,
         fails=now_and_then,
-        answer=st.binary(max_size=4),
+        update=st.binary(max_size=4),
     )
-    def ask(self, *, task, step, model, changed, dear, fails, answer) -> None:
+    def ask(self, *, task, step, model, changed, expensive, fails, update) -> None:
         sold = self.sold.get(task)
         terms, last = (TERMS[task], -1) if sold is None else (sold.terms, sold.last[0])
         number = last + step
-        question = ask(replace(terms, samples=7) if changed else terms, number, model)
-        cost = terms.round_rho * (1.001 if dear else 1.0)
-        reason = self.reason(task, number, model, changed=changed, dear=dear)
+        round_request = ask(replace(terms, samples=7) if changed else terms, number, model)
+        cost = terms.round_rho * (1.001 if expensive else 1.0)
+        reason = self.reason(task, number, model, changed=changed, expensive=expensive)
         if reason is not None:
-            self.expect(reason, lambda: self.guard.answer(question, never, cost=cost))
+            self.expect(reason, lambda: self.guard.update(round_request, never, cost=cost))
             return
         assert sold is not None
         if (number, model) != sold.last:
-            sold.charged, sold.last, sold.answer = sold.charged + 1, (number, model), None
-        if sold.answer is not None:
-            assert self.guard.answer(question, never, cost=cost) == sold.answer
+            sold.charged, sold.last, sold.update = sold.charged + 1, (number, model), None
+        if sold.update is not None:
+            assert self.guard.update(round_request, never, cost=cost) == sold.update
         elif fails:
             with pytest.raises(ZeroDivisionError):
-                self.guard.answer(question, lambda: bytes(1 // 0), cost=cost)
+                self.guard.update(round_request, lambda: bytes(1 // 0), cost=cost)
         else:
-            sold.answer = answer
-            assert self.guard.answer(question, lambda: answer, cost=cost) == answer
+            sold.update = update
+            assert self.guard.update(round_request, lambda: update, cost=cost) == update
 
     @rule(task=tasks, really=now_and_then)
     def close(self, task: str, really: bool) -> None:
@@ -436,8 +436,8 @@ class FilterMachine(RuleBasedStateMachine):
     def keep_without_charge(self, task: str, number: int, model: str) -> None:
         sold = self.sold.get(task)
         if sold is None or sold.last != (number, model):
-            question = ask(TERMS[task], number, model)
-            self.expect("not-charged", lambda: self.guard.keep(question, b"planted"))
+            round_request = ask(TERMS[task], number, model)
+            self.expect("not-charged", lambda: self.guard.keep(round_request, b"planted"))
 
     @rule(cap=st.sampled_from([CAP] * 6 + [0.5, 0.03]))
     def restarted_under_another_cap(self, cap: float) -> None:
@@ -449,8 +449,8 @@ class FilterMachine(RuleBasedStateMachine):
         accounts = {account.terms.task: account for account in self.guard.accounts()}
         assert accounts.keys() == self.sold.keys()
         for task, sold in self.sold.items():
-            found = accounts[task]
-            assert (found.terms, found.charged, found.closed, found.spent) == (
+            outcome = accounts[task]
+            assert (outcome.terms, outcome.charged, outcome.closed, outcome.spent) == (
                 sold.terms,
                 sold.charged,
                 sold.closed,
@@ -473,12 +473,12 @@ class FileMachine(FilterMachine):
         self.guard = Filter(self.store, lifetime_cap=self.cap)
 
     def restart(self) -> None:
-        self.store.close()
+        self.store.close()  # type: ignore[attr-defined]
         self.store = SpendStore(self.folder / "spend.db")
         super().restart()
 
     def teardown(self) -> None:
-        self.store.close()
+        self.store.close()  # type: ignore[attr-defined]
         shutil.rmtree(self.folder)
 
 
@@ -500,8 +500,8 @@ def file(tmp_path) -> Path:
         guard = Filter(store, lifetime_cap=CAP)
         guard.agree(SMALL)
         guard.agree(LARGE)
-        answered(guard, ask(SMALL, 0))
-        answered(guard, ask(LARGE, 0))
+        delivered(guard, ask(SMALL, 0))
+        delivered(guard, ask(LARGE, 0))
     return file
 
 
@@ -514,14 +514,14 @@ def opened(file: Path):
 def test_a_restarted_device_remembers(file) -> None:
     with opened(file) as guard:
         assert [account.charged for account in guard.accounts()] == [1, 1]
-        assert guard.answer(ask(SMALL, 0), never, cost=0.0) == b"answer"
+        assert guard.update(ask(SMALL, 0), never, cost=0.0) == b"update"
         assert refusal(guard, ask(SMALL, 0, "other")) == "other-model"
 
 
 OPEN = """
 import sys
 from pathlib import Path
-from fedbourse.agent import SpendStore
+from fedbourse.device import SpendStore
 from fedbourse.errors import FedbourseError
 try:
     SpendStore(Path(sys.argv[1]))
@@ -545,14 +545,14 @@ def test_a_second_process_is_refused_until_the_first_lets_go(file) -> None:
         with pytest.raises(Refused) as caught:
             SpendStore(file)
         assert caught.value.reason == "in-use"
-        answered(guard, ask(SMALL, 1))
+        delivered(guard, ask(SMALL, 1))
         assert elsewhere(file) == "Refused in-use"
     assert elsewhere(file) == "opened"
 
 
 def test_others_may_read_what_one_process_sells_but_not_write(file) -> None:
     with opened(file) as guard, closing(SpendStore(file, read_only=True)) as seen:
-        answered(guard, ask(SMALL, 1))
+        delivered(guard, ask(SMALL, 1))
         reader = Filter(seen, lifetime_cap=CAP)
         assert reader.accounts() == guard.accounts()
         with pytest.raises(CannotWrite, match="readonly"):
@@ -603,7 +603,7 @@ def foreign(file: Path) -> None:
 def newer(file: Path) -> None:
     SpendStore(file).close()
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 4")
+        connection.execute("PRAGMA user_version = 5")
 
 
 def no_database(file: Path) -> None:
@@ -615,7 +615,7 @@ def test_a_file_that_is_none_of_ours_is_refused_and_left_as_it_was(make, tmp_pat
     file = tmp_path / "spend.db"
     make(file)
     before = file.read_bytes()
-    with pytest.raises(InvalidFile, match="no spend store"):
+    with pytest.raises(InvalidFile, match="not a spend store"):
         SpendStore(file)
     assert file.read_bytes() == before
     left = {path.name for path in tmp_path.iterdir()}
@@ -628,7 +628,7 @@ def used(file: Path) -> None:
         guard.accounts()
         guard.agree(SMALL)
         with suppress(Refused):
-            answered(guard, ask(SMALL, 1))
+            delivered(guard, ask(SMALL, 1))
 
 
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -678,9 +678,9 @@ def test_a_name_that_is_no_text_is_refused(file) -> None:
         with pytest.raises(InvalidInput, match=r"must be text; found '\\ud800'"):
             guard.agree(replace(SMALL, task="\ud800"))
         with pytest.raises(InvalidInput, match="must be text"):
-            guard.answer(replace(ask(SMALL, 1), task="\ud800"), never, cost=0.0)
-        answered(guard, ask(SMALL, 1, "\ud800"))
-        answered(guard, ask(SMALL, 2))
+            guard.update(replace(ask(SMALL, 1), task="\ud800"), never, cost=0.0)
+        delivered(guard, ask(SMALL, 1, "\ud800"))
+        delivered(guard, ask(SMALL, 2))
 
 
 def test_a_folder_that_is_not_there_or_no_folder_is_named(tmp_path) -> None:
@@ -718,7 +718,7 @@ def test_a_folder_without_permission_to_write_is_named(file, name: str) -> None:
 
 
 @pytest.mark.parametrize("bytes_left", [0, 100, 1000, 4000])
-def test_a_full_disk_stops_the_charge_and_the_answer(file, bytes_left: int) -> None:
+def test_a_full_disk_stops_the_charge_and_the_update(file, bytes_left: int) -> None:
     with opened(file) as guard:
         before = guard.accounts()
         log = file.with_name("spend.db-wal")
@@ -726,24 +726,24 @@ def test_a_full_disk_stops_the_charge_and_the_answer(file, bytes_left: int) -> N
         resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + bytes_left, limits[1]))
         try:
             with pytest.raises(CannotWrite, match="disk"):
-                guard.answer(ask(SMALL, 1), never, cost=0.0)
+                guard.update(ask(SMALL, 1), never, cost=0.0)
             assert guard.accounts() == before
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        answered(guard, ask(SMALL, 1), b"there is space again")
+        delivered(guard, ask(SMALL, 1), b"there is space again")
     with opened(file) as guard:
-        assert guard.answer(ask(SMALL, 1), never, cost=0.0) == b"there is space again"
+        assert guard.update(ask(SMALL, 1), never, cost=0.0) == b"there is space again"
 
 
-def test_an_answer_too_large_for_the_disk_does_not_leave(file) -> None:
+def test_an_update_too_large_for_the_disk_does_not_leave(file) -> None:
     with closing(SpendStore(file)) as store:
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
         guard = Filter(store, lifetime_cap=CAP)
         with pytest.raises(CannotWrite, match="full"):
-            answered(guard, ask(SMALL, 1), bytes(10**6))
+            delivered(guard, ask(SMALL, 1), bytes(10**6))
         assert guard.accounts()[0].charged == 2
-        assert answered(guard, ask(SMALL, 1), b"short") == b"short"
+        assert delivered(guard, ask(SMALL, 1), b"short") == b"short"
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ any_terms = terms_up_to(10**5)
 
 def exact(terms: Terms):
     """Return the mechanism of one device."""
-    return ExactNoise([terms])._devices[0]
+    return ExactNoise([terms])._mechanisms[0]
 
 
-def released(noise, answers: list[list[float]], number: int = 0) -> np.ndarray:
-    return noise.release(np.array(answers, float), np.arange(len(answers)), number)
+def released(noise, updates: list[list[float]], number: int = 0) -> np.ndarray:
+    return noise.release(np.array(updates, float), np.arange(len(updates)), number)
 
 
 # What every noise promises.
@@ -67,9 +67,9 @@ def test_each_owner_gets_the_noise_of_its_own_terms(make) -> None:
 def test_the_scale_is_that_of_the_noise(make) -> None:
     owners = [Terms(task="task", rho=r, rounds=50, dimension=4000, samples=100) for r in (0.1, 10)]
     noise = make(owners)
-    answers = np.zeros((2, 4000))
-    answers[:, 0] = 1.0
-    for row, scale in zip(released(noise, answers) - answers, noise.scales, strict=True):
+    updates = np.zeros((2, 4000))
+    updates[:, 0] = 1.0
+    for row, scale in zip(released(noise, updates) - updates, noise.scales, strict=True):
         squares = float(((row / scale) ** 2).sum())
         low, high = stats.chi2.ppf(ALMOST_NEVER, 4000), stats.chi2.isf(ALMOST_NEVER, 4000)
         assert low < squares < high
@@ -90,7 +90,7 @@ def test_owners_and_rounds_get_different_noise(make) -> None:
     assert len(np.unique(rows, axis=0)) == 6
 
 
-def test_some_owners_may_answer_in_any_order_or_nobody(make) -> None:
+def test_some_owners_may_send_updates_in_any_order_or_nobody(make) -> None:
     noise = make(OWNERS)
     some = noise.release(np.zeros((2, 3)), np.array([2, 0]), 0)
     assert some.shape == (2, 3)
@@ -99,7 +99,7 @@ def test_some_owners_may_answer_in_any_order_or_nobody(make) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (2, 3), (3, 4), (3, 3, 1), (0, 3)])
-def test_answers_of_the_wrong_shape_are_refused(make, shape) -> None:
+def test_updates_of_the_wrong_shape_are_refused(make, shape) -> None:
     with pytest.raises(InvalidInput, match=r"must have the shape \(3, 3\)"):
         make(OWNERS).release(np.zeros(shape), np.arange(3), 0)
 
@@ -112,10 +112,10 @@ def test_terms_of_different_dimensions_make_no_task(make) -> None:
         make([])
 
 
-def test_answers_are_left_as_they_were(make) -> None:
-    answers = np.full((3, 3), 0.25)
-    make(OWNERS).release(answers, np.arange(3), 0)
-    assert (answers == 0.25).all()
+def test_updates_are_left_as_they_were(make) -> None:
+    updates = np.full((3, 3), 0.25)
+    make(OWNERS).release(updates, np.arange(3), 0)
+    assert (updates == 0.25).all()
 
 
 # Exact noise.
@@ -123,7 +123,7 @@ def test_answers_are_left_as_they_were(make) -> None:
 
 @examples(200)
 @given(any_terms)
-def test_all_answers_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
+def test_all_updates_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
     device = exact(terms)
     distance = charged_sensitivity(terms, device.grid) / device.grid
     assert device.cost == device._measurement.map(distance)
@@ -151,8 +151,8 @@ def test_ordinary_terms_pay_less_than_a_millionth_for_exactness() -> None:
 @given(terms_up_to(50), st.data())
 def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
     part = st.floats(-0.99, 0.99).map(lambda x: x * terms.clip / math.sqrt(terms.dimension))
-    answer = data.draw(st.lists(part, min_size=terms.dimension, max_size=terms.dimension))
-    steps = released(ExactNoise([terms]), [answer])[0] / exact(terms).grid
+    update = data.draw(st.lists(part, min_size=terms.dimension, max_size=terms.dimension))
+    steps = released(ExactNoise([terms]), [update])[0] / exact(terms).grid
     assert (steps == np.rint(steps)).all()
 
 
@@ -167,18 +167,18 @@ def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
         [1e308, 1e308, 0],
     ],
 )
-def test_a_wrong_answer_never_reaches_the_mechanism(wrong) -> None:
+def test_a_wrong_update_never_reaches_the_mechanism(wrong) -> None:
     noise = ExactNoise(OWNERS[:1])
 
     def reached(_: object) -> None:
-        raise AssertionError("the mechanism was given a wrong answer")
+        raise AssertionError("the mechanism was given a wrong update")
 
-    noise._devices[0]._measurement = reached
+    noise._mechanisms[0]._measurement = reached  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput, match=r"must be finite|must be at most the clip"):
         released(noise, [wrong])
 
 
-def test_an_answer_as_long_as_the_clip_is_released() -> None:
+def test_an_update_as_long_as_the_clip_is_released() -> None:
     noise = ExactNoise(OWNERS[:1])
     row = np.full(3, 1 / math.sqrt(3))
     assert np.isfinite(released(noise, [row * (1 + 1e-12)])).all()
@@ -207,8 +207,8 @@ def test_terms_at_their_limits_are_released_whole(limit) -> None:
     good = {"task": "task", "rho": 0.1, "rounds": 1, "dimension": 400, "samples": 1000, "clip": 1.0}
     terms = Terms(**(good | limit))
     noise = ExactNoise([terms])
-    answer = np.full((1, 400), terms.clip / 20)
-    residual = (released(noise, answer) - answer) / noise.scales[0]
+    update = np.full((1, 400), terms.clip / 20)
+    residual = (released(noise, update) - update) / noise.scales[0]
     low, high = stats.chi2.ppf(ALMOST_NEVER, 400), stats.chi2.isf(ALMOST_NEVER, 400)
     assert low < float((residual**2).sum()) < high
 
@@ -258,7 +258,7 @@ SHAPES = [ordinary, cancelling, piled_up, extreme]
 
 
 def moved(terms: Terms, grid: float, data: np.ndarray, other: np.ndarray) -> list[Fraction]:
-    """Return, exactly, the squared distances between the rounded answers of two neighbours."""
+    """Return, exactly, the squared distances between the rounded updates of two neighbours."""
     squares = []
     for a, b in zip(means(data, terms.clip), means(other, terms.clip), strict=True):
         steps = [int(x) - int(y) for x, y in zip(np.rint(a / grid), np.rint(b / grid), strict=True)]
@@ -284,7 +284,7 @@ def neighbours(shape, rng, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     st.integers(1, 1000),
     st.floats(1e-3, 1e3),
 )
-def test_no_record_moves_a_computed_answer_further_than_is_charged(shape, seed, d, m, clip) -> None:
+def test_no_record_moves_a_computed_update_further_than_is_charged(shape, seed, d, m, clip) -> None:
     terms = Terms(task="task", rho=0.1, rounds=500, dimension=d, samples=m, clip=clip)
     grid = exact(terms).grid
     charged = Fraction(charged_sensitivity(terms, grid)) ** 2
@@ -315,16 +315,16 @@ def test_the_charge_is_never_below_its_formula_in_exact_arithmetic(terms: Terms,
 
 
 def test_the_same_seed_and_round_give_the_same_bytes() -> None:
-    answers = np.linspace(0, 1, 9).reshape(3, 3)
+    updates = np.linspace(0, 1, 9).reshape(3, 3)
     first, again = (SimulatedNoise(OWNERS, seed=5) for _ in range(2))
-    first.release(answers, np.arange(3), 0)  # a round before changes nothing
-    assert released(first, answers, 4).tobytes() == released(again, answers, 4).tobytes()
+    first.release(updates, np.arange(3), 0)  # a round before changes nothing
+    assert released(first, updates, 4).tobytes() == released(again, updates, 4).tobytes()
     other = SimulatedNoise(OWNERS, seed=6)
-    assert released(other, answers, 4).tobytes() != released(again, answers, 4).tobytes()
+    assert released(other, updates, 4).tobytes() != released(again, updates, 4).tobytes()
 
 
 @given(st.lists(st.integers(0, 2), max_size=3, unique=True))
-def test_noise_does_not_depend_on_who_else_answers(owners: list[int]) -> None:
+def test_noise_does_not_depend_on_who_else_sends_an_update(owners: list[int]) -> None:
     noise = SimulatedNoise(OWNERS, seed=5)
     everybody = released(noise, np.zeros((3, 3)), 2)
     some = noise.release(np.zeros((len(owners), 3)), np.array(owners, np.int64), 2)
@@ -342,12 +342,12 @@ def test_rounding_costs_what_the_page_says() -> None:
     assert ExactNoise([terms]).scales[0] / terms.scale - 1 == pytest.approx(1.449e-8, rel=1e-3)
 
 
-def test_an_answer_is_rounded_to_the_nearest_step_of_the_grid() -> None:
-    """With next to no noise what leaves lies within half a step of the answer, on both sides."""
+def test_an_update_is_rounded_to_the_nearest_step_of_the_grid() -> None:
+    """With next to no noise what leaves lies within half a step of the update, on both sides."""
     terms = Terms("t", 1e30, 1, 200, 1000)
     noise = ExactNoise([terms])
-    answer = np.random.default_rng(0).uniform(-0.05, 0.05, size=(1, 200))
-    error = (noise.release(answer, np.array([0]), 0) - answer) / 2.0**-40
+    update = np.random.default_rng(0).uniform(-0.05, 0.05, size=(1, 200))
+    error = (noise.release(update, np.array([0]), 0) - update) / 2.0**-40
     assert np.abs(error).max() <= 0.5
     assert error.min() < 0 < error.max()
 

@@ -103,7 +103,7 @@ def test_budgets_add_and_the_sum_is_never_rounded_down(rhos) -> None:
 
 
 def test_a_whole_owner_costs_the_square_of_its_records() -> None:
-    # m records at once move an answer m times as far: D -> m D, and zCDP is D^2 / (2 sigma^2).
+    # m records at once move an update m times as far: D -> m D, and zCDP is D^2 / (2 sigma^2).
     sigma = noise_scale(0.1, clip=1.0, samples=50, iterations=7)
     moved = 50 * (2 * 1.0 / 50)
     assert 7 * moved**2 / (2 * sigma**2) == pytest.approx(whole_owner(0.1, samples=50))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fedbourse.ledger import Transfer
 from fedbourse.market.log import Event, next_event
-from fedbourse.market.task import Exit, ExitReason, Interest, Line, State, Task, TickReply
-from fedbourse.wire.card import TaskCard
+from fedbourse.market.records import Allocation, Exit, ExitReason, Interest, State, Task, TickReply
+from fedbourse.tasks.card import TaskCard
 
 if TYPE_CHECKING:
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
     from fedbourse.storage import SqlStore
 
 TASK = "0" * 23 + "1"
@@ -34,7 +34,7 @@ CARD = TaskCard(
     rounds=5,
     samples=20,
     clip=1.0,
-    weights="equal",
+    aggregation="equal",
     vesting="by-round",
 )
 
@@ -57,13 +57,13 @@ def an_exit(owner: str, *, tick: int = 0, reason: ExitReason = "left", task: str
     return Exit(task=task, owner=owner, tick=tick, reason=reason, at_ms=3)
 
 
-def repliers(store_unit: Unit, tick: int = 0, *, task: str = TASK) -> list[str]:
+def repliers(store_unit: Transaction, tick: int = 0, *, task: str = TASK) -> list[str]:
     """Who replied to a tick, and is not out of the task."""
     return [o for (owners,) in store_unit.replies_in(task, tick, "owner") for o in owners]
 
 
-def a_line(owner: str, *, position: int = 0, budget: float = 0.5, task: str = TASK) -> Line:
-    return Line(
+def a_line(owner: str, *, position: int = 0, budget: float = 0.5, task: str = TASK) -> Allocation:
+    return Allocation(
         task=task,
         owner=owner,
         position=position,
@@ -85,23 +85,23 @@ def some_events(count: int, *, task: str = TASK) -> list[Event]:
 
 
 def with_task(store: SqlStore, task: str = TASK) -> None:
-    with store.begin() as unit:
-        unit.add_task(a_task(task))
+    with store.begin() as tx:
+        tx.add_task(a_task(task))
 
 
 def deposit(store: SqlStore, account: str, amount: int, *, id: str | None = None) -> None:
-    with store.begin() as unit:
-        unit.post([Transfer(id or f"deposit {account}", "outside", account, amount)], at_ms=1)
+    with store.begin() as tx:
+        tx.post([Transfer(id or f"deposit {account}", "outside", account, amount)], at_ms=1)
 
 
 def check_books(store: SqlStore) -> dict[str, int]:
     """Recompute every balance from the transfers, compare, and return them."""
     expected: defaultdict[str, int] = defaultdict(int)
-    with store.read() as unit:
-        for entry in unit.entries(limit=10**6):
-            expected[entry.source] -= entry.amount
-            expected[entry.target] += entry.amount
-        held = dict(unit.balances(limit=10**6))
+    with store.read() as tx:
+        for entry in tx.entries(limit=10**6):
+            expected[entry.debit] -= entry.amount
+            expected[entry.credit] += entry.amount
+        held = dict(tx.balances(limit=10**6))
     assert {name: balance for name, balance in held.items() if balance} == {
         name: balance for name, balance in expected.items() if balance
     }

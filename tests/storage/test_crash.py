@@ -66,8 +66,8 @@ def test_a_process_killed_at_any_step_leaves_whole_books(database_url: str, step
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     with SqlStore(database_url) as store:
         held = check_books(store)
-        with store.read() as unit:
-            transfers = len(unit.entries(limit=999))
+        with store.read() as tx:
+            transfers = len(tx.entries(limit=999))
         assert (transfers, held.get("escrow:t", 0)) == STEPS[step]
         deposit(store, ACME, 1, id="afterwards")
 
@@ -79,16 +79,16 @@ def test_a_store_survives_the_end_of_its_server(private_postgresql) -> None:
         deposit(store, ACME, 10)
 
         def interrupted(*, immediate: bool) -> None:
-            with store.begin() as unit:
-                unit.post([Transfer("lost", ACME, ANN, 1)], at_ms=1)
+            with store.begin() as tx:
+                tx.post([Transfer("lost", ACME, ANN, 1)], at_ms=1)
                 private_postgresql.stop(immediate=immediate)
                 if immediate:  # otherwise it is the end of the transaction that fails
-                    unit.put_reply(a_reply(ANN))
+                    tx.put_reply(a_reply(ANN))
 
         with pytest.raises(Unreachable):
             interrupted(immediate=True)
         for opened in (store.begin, store.read):
-            with pytest.raises(Unreachable, match="does not answer"), opened():
+            with pytest.raises(Unreachable, match="does not respond"), opened():
                 pass
         private_postgresql.start()
         assert check_books(store) == {ACME: 10, "outside": -10}
@@ -99,12 +99,12 @@ def test_a_store_survives_the_end_of_its_server(private_postgresql) -> None:
             pass
         private_postgresql.stop()
         private_postgresql.start()
-        with store.read() as unit, store.read() as other:
-            assert unit.balance(BOB) == other.balance(BOB) == 5
+        with store.read() as tx, store.read() as other:
+            assert tx.balance(BOB) == other.balance(BOB) == 5
 
         with pytest.raises(Unreachable):
             interrupted(immediate=False)
         private_postgresql.start()
         assert check_books(store) == {ACME: 10, BOB: 5, "outside": -15}
-        with store.read() as unit:
-            assert unit.replies_of(TASK, ANN) == []
+        with store.read() as tx:
+            assert tx.replies_of(TASK, ANN) == []

@@ -46,7 +46,7 @@ def test_a_wrong_option_is_refused(postgresql) -> None:
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:
     url = f"postgresql://u:{SECRET}@127.0.0.1:1/market?password={SECRET}"
-    with pytest.raises(Unreachable, match=r"market at 127\.0\.0\.1:1 does not answer") as refused:
+    with pytest.raises(Unreachable, match=r"market at 127\.0\.0\.1:1 does not respond") as refused:
         SqlStore(url)
     assert SECRET not in str(refused.value)
 
@@ -71,7 +71,7 @@ def test_a_user_without_rights_cannot_write(postgresql) -> None:
 
 
 def test_a_database_that_is_not_there_is_named(postgresql) -> None:
-    with pytest.raises(InvalidInput, match=r"nowhere at .* is not there"):
+    with pytest.raises(InvalidInput, match=r"nowhere at .* does not exist"):
         SqlStore(postgresql.url("nowhere"))
 
 
@@ -94,30 +94,30 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "market.db"
     with SqlStore(f"sqlite:///{file}") as store:
         with_task(store)
-        with store.begin() as unit:
-            unit.add_lines(a_line(f"owner:{n:05}") for n in range(5000))
+        with store.begin() as tx:
+            tx.add_allocations(a_line(f"owner:{n:05}") for n in range(5000))
     content = bytearray(file.read_bytes())
     content[len(content) // 2 :] = b"\xa5" * (len(content) - len(content) // 2)
     file.write_bytes(content)
     with (
         pytest.raises(Unreachable, match="is damaged; restore it from a backup"),
         SqlStore(f"sqlite:///{file}") as store,
-        store.read() as unit,
+        store.read() as tx,
     ):
-        unit.lines(TASK)
+        tx.allocations(TASK)
 
 
 def test_a_full_disk_cannot_be_written_and_nothing_stays(tmp_path: Path) -> None:
     with SqlStore(f"sqlite:///{tmp_path}/market.db", connections=1) as store:
         with_task(store)
-        with store.begin() as unit:  # there is one connection, which keeps this setting
-            unit._connection.exec_driver_sql("PRAGMA max_page_count = 60")
-        with pytest.raises(CannotWrite, match="no space left"), store.begin() as unit:
-            unit.add_lines(a_line(f"owner:{n:05}") for n in range(5000))
-        with store.begin() as unit:
-            unit._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
-            assert unit.lines(TASK) == []
-            unit.put_reply(a_reply("owner:ann"))
+        with store.begin() as tx:  # there is one connection, which keeps this setting
+            tx._connection.exec_driver_sql("PRAGMA max_page_count = 60")
+        with pytest.raises(CannotWrite, match="no space left"), store.begin() as tx:
+            tx.add_allocations(a_line(f"owner:{n:05}") for n in range(5000))
+        with store.begin() as tx:
+            tx._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+            assert tx.allocations(TASK) == []
+            tx.put_reply(a_reply("owner:ann"))
 
 
 def test_an_sqlite_file_is_private(tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_an_sqlite_file_is_private(tmp_path: Path) -> None:
 def test_an_sqlite_file_is_durable_and_checked(tmp_path: Path) -> None:
     with SqlStore(f"sqlite:///{tmp_path}/market.db") as store:
         for opened in (store.begin, store.read):
-            with opened() as unit:
-                found = {
-                    name: unit._connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            with opened() as tx:
+                columns = {
+                    name: tx._connection.exec_driver_sql(f"PRAGMA {name}").scalar()
                     for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
                 }
-            assert found == {
+            assert columns == {
                 "journal_mode": "wal",
                 "synchronous": 2,
                 "foreign_keys": 1,
@@ -150,9 +150,9 @@ def test_a_second_store_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
         with first.begin():
             SqlStore(url, wait_s=0.1).close()
         # A process that found no lock would take itself for the last one, and tidy the log away.
-        visit = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1])"
-        visit += "; c.execute('SELECT * FROM tasks'); c.close()"
-        subprocess.run([sys.executable, "-c", visit, tmp_path / "market.db"], check=True)
+        context = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1])"
+        context += "; c.execute('SELECT * FROM tasks'); c.close()"
+        subprocess.run([sys.executable, "-c", context, tmp_path / "market.db"], check=True)
         assert (tmp_path / "market.db-wal").exists()
 
 
@@ -187,8 +187,8 @@ except MissingExtra as error:
 
 def test_a_password_in_a_message_is_covered() -> None:
     error = psycopg.OperationalError(f"cannot log in with {SECRET}")
-    said = str(explain(error, place="the database", secrets=("", SECRET)))
-    assert said == "the database does not answer (cannot log in with ***)"
+    sentence = str(explain(error, place="the database", secrets=("", SECRET)))
+    assert sentence == "the database does not respond (cannot log in with ***)"
 
 
 def test_postgresql_is_durable_though_the_cluster_is_not(postgresql) -> None:
@@ -196,23 +196,23 @@ def test_postgresql_is_durable_though_the_cluster_is_not(postgresql) -> None:
         name = url.split("/")[3].split("?")[0]
         for setting in ("synchronous_commit = off", "extra_float_digits = 0"):
             postgresql.execute(f"ALTER DATABASE {name} SET {setting}")
-        with SqlStore(url) as store, store.begin() as unit:
+        with SqlStore(url) as store, store.begin() as tx:
             for setting, value in (
                 ("synchronous_commit", "on"),
                 ("extra_float_digits", "1"),
                 ("transaction_isolation", "read committed"),
                 ("lock_timeout", "1min"),
             ):
-                shown = unit._connection.exec_driver_sql(f"SHOW {setting}").scalar()
+                shown = tx._connection.exec_driver_sql(f"SHOW {setting}").scalar()
                 assert shown == value
 
 
 def test_statements_that_make_no_sense_are_our_errors_too(store: SqlStore) -> None:
-    with pytest.raises(FedbourseError, match="could not do this"), store.begin() as unit:
-        unit._connection.exec_driver_sql("SELECT nothing FROM nowhere")
+    with pytest.raises(FedbourseError, match="could not do this"), store.begin() as tx:
+        tx._connection.exec_driver_sql("SELECT nothing FROM nowhere")
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\ud800b"])
 def test_text_that_is_no_text_is_refused(store: SqlStore, text: str) -> None:
-    with pytest.raises(InvalidInput), store.begin() as unit:
-        unit.remember_nonce("device", text, expires_ms=1)
+    with pytest.raises(InvalidInput), store.begin() as tx:
+        tx.remember_nonce("device", text, expires_ms=1)

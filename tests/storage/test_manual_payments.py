@@ -7,11 +7,24 @@ import threading
 
 import pytest
 
-from fedbourse.errors import CannotWrite, InvalidFile, NotFound
-from fedbourse.market.payouts import Payout
-from fedbourse.storage import manual_payments
-from fedbourse.storage.manual_payments import ManualPayments
+from fedbourse.app.configuration import MarketSettings
+from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotFound
+from fedbourse.market.commands.payouts import Payout
+from fedbourse.payments import manual
+from fedbourse.payments.adapters import PAYMENT_ADAPTERS
+from fedbourse.payments.manual import ManualPayments
 from fedbourse.units import MicroCredits
+
+
+def test_an_adapter_is_chosen_by_its_name(tmp_path) -> None:
+    assert isinstance(PAYMENT_ADAPTERS.choose("manual")(tmp_path), ManualPayments)
+    MarketSettings(folder=tmp_path).check()
+    for settings, sentence in (
+        (MarketSettings(payments="bank"), "payments must be one of manual; found 'bank'"),
+        (MarketSettings(payments="bank", demo=True), "payments that are not manual"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            settings.check()
 
 
 def came(folder, *lines: str | bytes) -> ManualPayments:
@@ -43,7 +56,7 @@ def test_what_came_in_is_found_by_its_reference(tmp_path) -> None:
 
 def test_a_line_is_seen_as_soon_as_it_is_written(tmp_path) -> None:
     payments = ManualPayments(tmp_path / "new" / "folder")
-    with pytest.raises(NotFound, match="'r-1' is known to have come"):
+    with pytest.raises(NotFound, match="'r-1' has come in"):
         payments.received("r-1")
     (tmp_path / "new" / "folder" / "received.jsonl").write_text(line())
     assert payments.received("r-1") == ("buyer:acme", 12_500_000)
@@ -55,10 +68,8 @@ def test_a_file_that_stays_is_read_once_and_one_that_changes_again(tmp_path, mon
     file = tmp_path / "received.jsonl"
     os.utime(file, (1, 1))  # long ago
     parsed = []
-    read = manual_payments._payment
-    monkeypatch.setattr(
-        manual_payments, "_payment", lambda *given: parsed.append(given) or read(*given)
-    )
+    read = manual._payment
+    monkeypatch.setattr(manual, "_payment", lambda *given: parsed.append(given) or read(*given))
     for number in range(50):
         assert payments.received(f"bank-{number}") == ("buyer:acme", 1_000_000)
     assert len(parsed) == 50
@@ -72,14 +83,14 @@ def test_a_file_that_stays_is_read_once_and_one_that_changes_again(tmp_path, mon
 def test_the_same_line_twice_is_one_payment_and_another_one_is_refused(tmp_path) -> None:
     assert came(tmp_path, line(), line(credits="12.50")).received("r-1")[1] == 12_500_000
     for other in (line(credits="12.6"), line(party="buyer:b")):
-        with pytest.raises(InvalidFile, match="lines 1 and 3 say different things"):
+        with pytest.raises(InvalidFile, match="lines 1 and 3 differ"):
             came(tmp_path, line(), line("r-9"), other).received("r-9")
 
 
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        ("{", "line 2: the body is no JSON"),
+        ("{", "line 2: the body is not valid JSON"),
         (b'{"reference": "\xff"}', "line 2: a body must be UTF-8"),
         ("[1]", "line 2 must be an object with reference, party and credits"),
         (line(more=1), "line 2 must be an object"),
@@ -174,7 +185,7 @@ def test_a_line_changed_by_hand_stops_payouts(tmp_path) -> None:
     ManualPayments(tmp_path).pay(payout("a"))
     with (tmp_path / "payouts.jsonl").open("a") as file:
         file.write("done!\n")
-    with pytest.raises(CannotWrite, match=r"payouts\.jsonl, line 2 is no payout any more"):
+    with pytest.raises(CannotWrite, match=r"payouts\.jsonl, line 2 is not a payout"):
         ManualPayments(tmp_path).pay(payout("b"))
 
 
@@ -182,7 +193,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
     payments = ManualPayments(tmp_path)
     payments.pay(payout("a"))
     before = (tmp_path / "payouts.jsonl").read_bytes()
-    real = manual_payments.os.pwrite
+    real = manual.os.pwrite
     calls = []
 
     def full(number: int, content: bytes, at: int) -> int:
@@ -192,7 +203,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
         return real(number, content[:9], at)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manual_payments.os, "pwrite", full)
+        patch.setattr(manual.os, "pwrite", full)
         with pytest.raises(CannotWrite, match="No space left on device"):
             payments.pay(payout("b"))
     assert (tmp_path / "payouts.jsonl").read_bytes() == before
@@ -202,7 +213,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CannotWrite, match="cannot be made"):
+    with pytest.raises(CannotWrite, match="cannot be created"):
         ManualPayments(tmp_path / "file" / "under")
     (tmp_path / "payouts.jsonl").mkdir()
     with pytest.raises(CannotWrite, match=r"payouts\.jsonl cannot be written"):

@@ -1,26 +1,28 @@
 """A database is brought up whole or not at all, and one whose guards are gone is refused."""
 
+import hashlib
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
 
 import fedbourse.storage
-from databases import fresh_url
 from fedbourse.errors import FedbourseError, InvalidInput
 from fedbourse.storage import SqlStore
 from fedbourse.storage.engine import open_database
-from fedbourse.storage.golden import missing, required
+from fedbourse.storage.guards import missing, required
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.upgrade import statements, upgrade
+from fedbourse.testing.databases import fresh_url
 from storage.records import ACME, TASK, a_task, check_books, deposit, with_task
 from storage.test_together import all_at_once
 
 VERSION = """
 from alembic import op
-revision, down_revision = "1001", "1000"
+revision, down_revision = "1002", "1001"
 def upgrade():
     op.execute("CREATE TABLE novelty (a INTEGER)")
     op.execute("INSERT INTO novelty VALUES (1)")
@@ -46,7 +48,7 @@ def history(tmp_path: Path):
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def add(last: str) -> str:
-        (folder / "versions" / "1001_next.py").write_text(VERSION.format(last=last))
+        (folder / "versions" / "1002_next.py").write_text(VERSION.format(last=last))
         return str(folder)
 
     return add
@@ -56,7 +58,7 @@ def shape(connection) -> dict[str, object]:
     """Return everything that the catalogue says of our tables, triggers and functions."""
     if connection.dialect.name == "sqlite":
         rows = connection.execute(text("SELECT name, sql FROM sqlite_master")).all()
-        found = {name: " ".join((sql or "").split()) for name, sql in rows}
+        catalogue = {name: " ".join((sql or "").split()) for name, sql in rows}
     else:
         queries = (
             "SELECT 'column ' || table_name || '.' || column_name, concat_ws(' ', data_type,"
@@ -70,19 +72,34 @@ def shape(connection) -> dict[str, object]:
             "SELECT 'function ' || proname, prosrc FROM pg_proc"
             " WHERE pronamespace = 'public'::regnamespace",
         )
-        found = {name: what for query in queries for name, what in connection.execute(text(query))}
-    return {name: what for name, what in found.items() if "fedbourse_version" not in name}
+        catalogue = {
+            name: what for query in queries for name, what in connection.execute(text(query))
+        }
+    return {name: what for name, what in catalogue.items() if "fedbourse_version" not in name}
 
 
 def test_the_history_leads_to_the_schema(empty_database_url: str, database_url: str) -> None:
     with engine_of(database_url) as upgraded, upgraded.connect() as connection:
         led_to = shape(connection)
     with engine_of(empty_database_url) as fresh, fresh.begin() as connection:
-        for statement in statements(fresh):
+        for statement in statements(fresh.dialect):
             connection.exec_driver_sql(statement)
         assert shape(connection) == led_to
         assert missing(connection) == []
     assert len(led_to) > len(metadata.tables)
+
+
+FIRST = {
+    "sqlite": "5a0b3dd570205d7c",
+    "postgresql": "2747cadd3b514975",
+}
+
+
+@pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()], ids=list(FIRST))
+def test_tables_change_only_with_their_version(dialect) -> None:
+    """Before the first release give ``1001_first`` another number; after it, write a migration."""
+    lines = (" ".join(statement.split()) for statement in statements(dialect))
+    assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == FIRST[dialect.name]
 
 
 def test_an_old_database_is_brought_up_with_its_records(store: SqlStore, database_url, history):
@@ -93,14 +110,14 @@ def test_an_old_database_is_brought_up_with_its_records(store: SqlStore, databas
             upgrade(engine, script=history("pass"))
         with engine.connect() as connection:
             assert connection.scalar(text("SELECT count(*) FROM novelty")) == 1
-            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "1001"
+            assert connection.scalar(text("SELECT version_num FROM fedbourse_version")) == "1002"
             assert missing(connection) == []
     assert check_books(store) == {ACME: 5, "outside": -5}
-    with store.read() as unit:
-        assert unit._connection.scalar(text("SELECT id FROM tasks")) == TASK
+    with store.read() as tx:
+        assert tx._connection.scalar(text("SELECT id FROM tasks")) == TASK
 
 
-@pytest.mark.parametrize("version", ["0001", "0002"])
+@pytest.mark.parametrize("version", ["0001", "0002", "1000"])
 def test_a_database_from_before_the_first_release_is_refused_in_one_sentence(
     empty_database_url: str, version: str
 ) -> None:
@@ -255,9 +272,9 @@ def test_somebody_else_s_tables_are_left_alone(empty_database_url: str) -> None:
 
 def test_stores_that_start_together_make_the_tables_once(empty_database_url: str) -> None:
     def start(number: int) -> None:
-        with SqlStore(empty_database_url) as store, store.begin() as unit:
-            unit.add_task(a_task(f"{number:024x}"))
+        with SqlStore(empty_database_url) as store, store.begin() as tx:
+            tx.add_task(a_task(f"{number:024x}"))
 
     all_at_once(4, start)
-    with SqlStore(empty_database_url) as store, store.read() as unit:
-        assert len(unit.tasks(limit=9)) == 4
+    with SqlStore(empty_database_url) as store, store.read() as tx:
+        assert len(tx.tasks(limit=9)) == 4

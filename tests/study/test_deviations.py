@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbourse.bootstrap.deviation_market import BUYER, deviation_market
+from fedbourse.embedded.deviation_market import BUYER, deviation_market
 from fedbourse.game import equilibrium
 from fedbourse.game.certificate import regrets
-from fedbourse.game.discovery import Discovery, TickSum
-from fedbourse.game.rules import Game
+from fedbourse.game.game import Game
+from fedbourse.game.price_discovery import PriceDiscovery, TickSum
 from fedbourse.study.deviations.findings import NOTHING, all_cases, best_of, run_deviation_study
 from fedbourse.study.deviations.old_protocol import play_old_protocol
-from fedbourse.study.deviations.play import Scenario, Setting
+from fedbourse.study.deviations.play import Scenario, TradeSetting
 from fedbourse.study.deviations.search import Axis, search
 from fedbourse.study.deviations.strategies import Actor, Honest, Leaver, Slow
 from fedbourse.study.deviations.tables import finding_row, markdown
@@ -43,7 +43,7 @@ def gain(case, play, point) -> float:
 def test_without_deviations_both_protocols_find_the_equilibrium(market) -> None:
     honest = equilibrium(VALUES, reward=10.0)
     for play in (play_old_protocol, market.play):
-        outcome = play(Scenario(Setting(), HONEST))
+        outcome = play(Scenario(TradeSetting(), HONEST))
         assert outcome.completed
         assert outcome.refunded == outcome.fund == 0.0
         for name, value, utility in zip(HONEST, VALUES, honest.utilities, strict=True):
@@ -92,7 +92,7 @@ def test_a_ring_sold_next_to_nothing_for_the_whole_reward() -> None:
 def test_a_jump_of_a_fifth_costs_the_others_little_where_the_rule_settles() -> None:
     """Eight equal owners; one share jumps by .2 around the root, so that P cannot converge."""
     total, share = 8.75, 1 / 8
-    discovery = Discovery.start(total_budget=5.0)
+    discovery = PriceDiscovery.start(total_budget=5.0)
     while not discovery.converged:
         at = discovery.total_budget
         jump = share + (0.1 if at < total else -0.1)
@@ -197,10 +197,10 @@ def test_a_minimum_ends_the_ring(market) -> None:
 def test_no_tick_is_shorter_than_the_card_says(market) -> None:
     """Who replies late must not leave the others a last tick that they cannot reply to."""
     names = {**HONEST, "slow": Slow(1.0), "quick": Actor(1.0, 0.5)}
-    outcome = market.play(Scenario(Setting(ticks=15), names))
-    with market.store.read() as unit:
-        (task,) = unit.tasks(buyer=BUYER.party, limit=1)
-        events = unit.events(task.id, limit=1000)
+    outcome = market.play(Scenario(TradeSetting(ticks=15), names))
+    with market.embedded.store.read() as tx:
+        (task,) = tx.tasks(buyer=BUYER.party, limit=1)
+        events = tx.events(task.id, limit=1000)
     offers = [event for event in events if event.kind in ("announced", "ticked")]
     assert len(offers) == outcome.ticks
     lengths = {event.body["offer"]["tick_ends_ms"] - event.at_ms for event in offers}
@@ -256,13 +256,13 @@ def test_the_table_says_what_each_case_compares() -> None:
 
 
 def test_a_leaver_leaves_in_its_turn() -> None:
-    from fedbourse.study.deviations.play import Offer
+    from fedbourse.study.deviations.play import PlayedOffer
 
-    steady = Offer(10.0, (2.0, 5.0, 5.001), last=False)
+    steady = PlayedOffer(10.0, (2.0, 5.0, 5.001), last=False)
     assert Leaver(1.0, place=0).leaves(steady)
     assert not Leaver(1.0, place=1).leaves(steady)
     assert not Leaver(1.0).leaves(steady)
-    assert Leaver(1.0).leaves(Offer(10.0, (2.0,), last=True))
+    assert Leaver(1.0).leaves(PlayedOffer(10.0, (2.0,), last=True))
 
 
 def test_the_page_has_a_row_for_every_case() -> None:

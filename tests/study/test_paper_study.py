@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbourse.study.claims import judge
+from fedbourse.study.claims import verdicts_on
 from fedbourse.study.paper import run_paper_study
 
 
@@ -55,7 +55,7 @@ EXPECTED = {  # claim: holds under paper, population, averaged, precision
 
 def test_the_verdicts_on_the_papers_claims(study) -> None:
     found: dict[str, list[bool]] = {}
-    for verdict in judge(study):
+    for verdict in verdicts_on(study):
         found.setdefault(verdict.claim.text, []).append(verdict.holds)
     assert {text: tuple(holds) for text, holds in found.items()} == EXPECTED
 
@@ -71,8 +71,8 @@ def test_a_verdict_turns_when_the_numbers_do(study) -> None:
             copies = [dict(m) for m in rows]
             for metrics, other in zip(rows, reversed(copies), strict=True):
                 metrics.update(other)
-    held = {(v.claim.text, v.model) for v in judge(study) if v.holds and v.tau is not None}
-    turned = {(v.claim.text, v.model) for v in judge(reversed_study) if v.holds}
+    held = {(v.claim.text, v.model) for v in verdicts_on(study) if v.holds and v.tau is not None}
+    turned = {(v.claim.text, v.model) for v in verdicts_on(reversed_study) if v.holds}
     assert not {pair for pair in held & turned if pair[1] in ("paper", "precision")}
 
 

@@ -8,24 +8,22 @@ import pytest
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.study.accuracy import run_accuracy_study
-from fedbourse.study.interval import mean_of
+from fedbourse.study.aggregation import run_aggregation_study
 from fedbourse.study.pilot import HELD_OUT_FACTORS, PILOT_FACTORS, run_pilot_study
-from fedbourse.study.trials import Task, trial
-from fedbourse.study.weights import run_weights_study
+from fedbourse.study.trials import Mean, TrialTask, trial
+from fedbourse.testing.study_tasks import DIGITS, SYNTHETIC
 
-TINY = Task("synthetic:d=8,n=3000", owners=20, samples=60, rounds=15)
-DIGITS = Task("sklearn:digits", owners=40, step_size=2.0)
-SYNTHETIC = Task("synthetic:d=30,n=6000", owners=40, samples=150, rounds=30)
+TINY = TrialTask("synthetic:d=8,n=3000", owners=20, samples=60, rounds=15)
 
 
 def test_an_interval_holds_the_true_mean_in_95_of_100_cases() -> None:
     rng = np.random.default_rng(0)
     held = [
-        abs(found.value - 3.0) <= found.margin
-        for found in (mean_of(rng.normal(3.0, 2.0, size=6).tolist()) for _ in range(4000))
+        abs(mean.value - 3.0) <= mean.margin
+        for mean in (Mean.of(rng.normal(3.0, 2.0, size=6).tolist()) for _ in range(4000))
     ]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
-    assert mean_of([1.0]).margin == np.inf
+    assert Mean.of([1.0]).margin == np.inf
 
 
 def test_a_trial_is_the_same_again_and_its_noise_is_its_own() -> None:
@@ -86,7 +84,7 @@ def test_errors_are_means_over_rewards_of_the_distance_to_the_measured_mean() ->
     for name in ACCURACY_MODELS:
         by_hand = []
         for factor in (0.1, 3.0):
-            mine = [c for c in study.cells if c.factor == factor and c.weights == "equal"]
+            mine = [c for c in study.cells if c.factor == factor and c.aggregation == "equal"]
             measured = np.mean([c.measured for c in mine])
             by_hand.append(abs(np.mean([c.predicted[name] for c in mine]) - measured))
         assert study.mean_absolute_error(name, "equal") == pytest.approx(np.mean(by_hand))
@@ -105,7 +103,7 @@ def test_a_fitted_model_predicts_unseen_rewards_within_two_points() -> None:
     assert not set(PILOT_FACTORS) & set(HELD_OUT_FACTORS)
     # With 12 seeds the measured means alone are uncertain by 1.6 points.
     task, seeds = SYNTHETIC, 24
-    study = run_pilot_study(task, weights="precision", seeds=seeds)
+    study = run_pilot_study(task, aggregation="precision", seeds=seeds)
     assert all(check.measured.count == seeds for check in study.checks)
     assert len(study.checks) == len(HELD_OUT_FACTORS)
     assert study.largest_error <= 0.02
@@ -122,20 +120,20 @@ def test_a_fitted_model_predicts_unseen_rewards_within_two_points() -> None:
 
 
 def test_precision_weights_serve_those_who_are_paid_most() -> None:
-    rows = run_weights_study(DIGITS, seeds=5)
-    found = {(r.partition, r.factor, r.weights): r for r in rows}
+    rows = run_aggregation_study(DIGITS, seeds=5)
+    mean = {(r.partition, r.factor, r.aggregation): r for r in rows}
     alike, skewed = (
-        found[p, 100.0, "precision"].least_paid.value - found[p, 100.0, "equal"].least_paid.value
+        mean[p, 100.0, "precision"].least_paid.value - mean[p, 100.0, "equal"].least_paid.value
         for p in ("iid", "dirichlet:0.1")
     )
     assert skewed < -0.05
     assert skewed < alike
-    assert found["iid", 1.0, "precision"].buyer.value > found["iid", 1.0, "equal"].buyer.value
-    assert found["iid", 1.0, "precision"].top_weight > found["iid", 1.0, "equal"].top_weight
+    assert mean["iid", 1.0, "precision"].buyer.value > mean["iid", 1.0, "equal"].buyer.value
+    assert mean["iid", 1.0, "precision"].top_weight > mean["iid", 1.0, "equal"].top_weight
 
 
 def test_what_cannot_be_studied_is_refused() -> None:
     with pytest.raises(InvalidData, match="need"):
-        trial(Task("sklearn:digits", owners=2000, samples=300), seed=0)
+        trial(TrialTask("sklearn:digits", owners=2000, samples=300), seed=0)
     with pytest.raises(InvalidInput, match="rewards must be numbers above 0"):
         run_accuracy_study(TINY, seeds=1, factors=(0.0,))

@@ -6,10 +6,10 @@ import itertools
 from dataclasses import dataclass, field, replace
 
 from fedbourse.errors import NotFound
-from fedbourse.market.access import hash_of
-from fedbourse.market.parties import Device, Token
-from fedbourse.wire.keys import SigningKey, key_id
-from fedbourse.wire.signatures import Request, sign_request
+from fedbourse.market.commands.access import hash_of
+from fedbourse.market.parties import EnrolledDevice, Token
+from fedbourse.protocol.keys import SigningKey, key_id
+from fedbourse.protocol.signatures import Request, sign_request
 
 NOW = 1_900_000_000_000
 _COUNT = itertools.count()
@@ -59,7 +59,7 @@ class Phone:
 
     @property
     def device(self):
-        return Device(key_id(self.key.public), self.owner, self.key.public, enrolled_ms=NOW)
+        return EnrolledDevice(key_id(self.key.public), self.owner, self.key.public, enrolled_ms=NOW)
 
     def sign(self, request, *, now_ms=NOW, nonce=None):
         nonce = nonce or f"nonce-of-a-test-{next(_COUNT):08d}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from web.worlds import World, asked
+from web.fixtures import World, asked
 
 EVERYBODY = frozenset(
     {
@@ -94,22 +94,24 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/model"): Entry(
         ITS_BUYER | {"operator", "buyer who only reads"}, "buyer", task("completed", "/model")
     ),
-    ("GET", "/v1/tasks/{task}/mine"): Entry(
-        OWNERS, "owner's device", task("training", "/mine")
+    ("GET", "/v1/tasks/{task}/participation"): Entry(
+        OWNERS, "owner's device", task("training", "/participation")
     ),  # another owner sees its own: nothing
     ("GET", "/v1/tasks/{task}/proof"): Entry(
         ITS_OWNER, "owner's device", task("training", "/proof")
     ),
-    ("GET", "/v1/tasks/{task}/query"): Entry(
-        ITS_OWNER, "owner's device", task("training", "/query")
+    ("GET", "/v1/tasks/{task}/round-request"): Entry(
+        ITS_OWNER, "owner's device", task("training", "/round-request")
     ),
-    ("GET", "/v1/tasks/{task}/rounds/{number}/answers"): Entry(
-        READERS, "auditor", task("training", "/rounds/0/answers")
+    ("GET", "/v1/tasks/{task}/rounds/{number}/updates"): Entry(
+        READERS, "auditor", task("training", "/rounds/0/updates")
     ),
-    ("GET", "/v1/tasks/{task}/drift"): Entry(
-        OWNERS | READERS, "auditor", task("training", "/drift")
+    ("GET", "/v1/tasks/{task}/monitoring"): Entry(
+        OWNERS | READERS, "auditor", task("training", "/monitoring")
     ),  # an owner sees its own, or nothing
-    ("GET", "/v1/tasks/{task}/lines"): Entry(READERS, "auditor", task("training", "/lines")),
+    ("GET", "/v1/tasks/{task}/allocations"): Entry(
+        READERS, "auditor", task("training", "/allocations")
+    ),
     ("GET", "/v1/accounts/{party}"): Entry(
         ITS_OWNER | READERS, "owner's device", lambda world: f"/v1/accounts/{world.ann.name}"
     ),
@@ -169,8 +171,8 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/v1/tasks/{task}/train"): Entry(
         ITS_BUYER, "buyer", task("settled", "/train"), nothing
     ),
-    ("PUT", "/v1/tasks/{task}/rounds/{number}/answer"): Entry(
-        BY_DEVICE, "owner's device", task("training", "/rounds/0/answer"), World.answer
+    ("PUT", "/v1/tasks/{task}/rounds/{number}/update"): Entry(
+        BY_DEVICE, "owner's device", task("training", "/rounds/0/update"), World.update
     ),
     ("POST", "/v1/tasks/{task}/cancel"): Entry(
         ITS_BUYER | OPERATOR, "buyer", task("second_draft", "/cancel"), nothing

@@ -22,6 +22,8 @@ def served(app):
         loop="asyncio",
         http="h11",
         ws="none",
+        # absl, which dp-accounting brings, closes the captured stderr when logging is set up anew.
+        log_config=None,
         log_level="critical",
         lifespan="off",
         timeout_graceful_shutdown=2,

@@ -8,13 +8,19 @@ import pytest
 from fastapi import APIRouter
 
 from fedbourse.market.service import Market
+from fedbourse.protocol.connection import Connection
+from fedbourse.protocol.keys import SigningKey
 from fedbourse.web.app import create_app
 from fedbourse.web.bodies import Body
-from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, Visitor, enrol
+from fedbourse.web.dependencies import (  # noqa: TC001 - FastAPI reads them
+    AuthenticatedDep,
+    ContextDep,
+    RequestDep,
+    ServiceDep,
+)
+from fedbourse.web.enrolment import enrol
 from fedbourse.web.settings import Settings
 from fedbourse.web.strict_route import StrictRoute
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey
 from web.clients import TestClient
 from web.people import NOW, Clock, NoPayments, Phone, asks, bearer, token
 from web.servers import served
@@ -34,24 +40,26 @@ def toy_routes():
     router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
     @router.get("/who")
-    def who(visit: Visitor):
-        return visit.read(lambda view: {"party": view.caller and view.caller.party})
+    def who(context: ContextDep):
+        return context.read(lambda view: {"party": view.caller and view.caller.party})
 
     @router.get("/mine")
-    def mine(visit: Known):
-        return visit.read(lambda view: {"party": view.known.party, "device": view.known.device})
+    def participation(context: AuthenticatedDep):
+        return context.read(
+            lambda view: {"party": view.authenticated.party, "device": view.authenticated.device}
+        )
 
-    @router.post("/notes", dependencies=NEEDS_KEY)
-    def note(visit: Known, body: Note):
-        return visit.write(lambda unit, caller: {"text": body.text}, status=201)
+    @router.post("/notes")
+    def note(context: AuthenticatedDep, body: Note):
+        return context.write(lambda tx, caller: {"text": body.text}, status=201)
 
-    @router.put("/tasks/{task}/rounds/{number}/answer", dependencies=NEEDS_KEY)
-    def answer(visit: Known, task: str, number: int):
-        return visit.write(lambda unit, caller: {"bytes": len(visit.request.body)})
+    @router.put("/tasks/{task}/rounds/{number}/update")
+    def update(context: AuthenticatedDep, task: str, number: int):
+        return context.write(lambda tx, caller: {"bytes": len(context.request.body)})
 
-    @router.post("/enrolments", dependencies=NEEDS_KEY)
-    def enrolment(request: Asked, service: Behind, body: NewDevice):
-        return enrol(service, request, body.public_key, lambda unit, device: {"device": device})
+    @router.post("/enrolments")
+    def enrolment(request: RequestDep, service: ServiceDep, body: NewDevice):
+        return enrol(service, request, body.public_key, lambda tx, device: {"device": device})
 
     return router
 
@@ -79,12 +87,12 @@ def send(client, request):
 
 
 def know(store, *people):
-    with store.begin() as unit:
+    with store.begin() as tx:
         for person in people:
             if isinstance(person, Phone):
-                unit.put_device(person.device)
+                tx.put_device(person.device)
             else:
-                unit.add_token(person)
+                tx.add_token(person)
 
 
 def note(text="hello", key="key-00001"):
@@ -158,9 +166,9 @@ def test_a_new_device_signs_with_the_key_that_it_brings(client):
 def test_a_caller_in_haste_is_told_to_wait(store):
     know(store, token("a"))
     with TestClient(app_of(store, caller_burst=2, caller_per_s=0.001)) as client:
-        seen = [client.get("/v1/who", headers=[bearer("a")]) for _ in range(3)]
-        assert [answer.status_code for answer in seen] == [200, 200, 429]
-        assert seen[-1].headers["retry-after"]
+        responses = [client.get("/v1/who", headers=[bearer("a")]) for _ in range(3)]
+        assert [answer.status_code for answer in responses] == [200, 200, 429]
+        assert responses[-1].headers["retry-after"]
         assert client.get("/v1/who").status_code == 200
 
 
@@ -177,7 +185,7 @@ def test_a_body_too_large_is_refused_also_without_a_length(client, store):
     for content in (big, iter([big[:1_000_000]] * 10)):
         refused = client.post("/v1/notes", content=content, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (413, "TooLarge")
-    path = "/v1/tasks/t/rounds/0/answer"
+    path = "/v1/tasks/t/rounds/0/update"
     good = asks("PUT", path, headers=headers[1:], body=big[:8_000_000])
     assert send(client, replace(good, headers=tuple(headers))).status_code == 413
     assert send(client, phone.sign(good)).json() == {"bytes": 8_000_000}
@@ -215,12 +223,12 @@ def test_the_client_and_the_service_understand_each_other(store):
             assert device.get("/v1/market")["proof"] is None
             assert device.get("/v1/mine", {"a": "é /?#"})["party"] == "owner:ann"
             assert device.post("/v1/notes", {"text": "é"}) == {"text": "é"}
-            path = "/v1/tasks/t/rounds/0/answer"
+            path = "/v1/tasks/t/rounds/0/update"
             assert device.put_bytes(path, bytes(8_000_000)) == {"bytes": 8_000_000}
-        from fedbourse.errors import NotSignedIn, TooLarge
+        from fedbourse.errors import TooLarge, Unauthenticated
 
         with Connection(url, key=phone.key, now_ms=lambda: NOW - 61_000) as late:
-            with pytest.raises(NotSignedIn, match="clock"):
+            with pytest.raises(Unauthenticated, match="clock"):
                 late.get("/v1/mine")
             with pytest.raises(TooLarge):
                 late.post("/v1/notes", {"text": "x" * 10_000_000})

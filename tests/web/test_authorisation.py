@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from databases import KINDS, fresh_url
 from fedbourse.cli.verify import task_records
 from fedbourse.errors import NotAllowed
+from fedbourse.market.audit import verify_task
 from fedbourse.market.service import escrow
-from fedbourse.market.verify import verify_task
-from fedbourse.storage import SqlStore
-from fedbourse.wire.keys import SigningKey
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.testing.databases import KINDS
 from web.clients import TestClient
+from web.fixtures import Person, asked, dump, send, signed, whole_world
 from web.route_table import (
     EVERYBODY,
     ITS_BUYER,
@@ -29,23 +29,25 @@ from web.route_table import (
     plain,
     request_of,
 )
-from web.worlds import Person, World, asked, dump, send, signed
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def quiet_world(request):
     """One world for all tests that change nothing in it."""
-    with fresh_url(request.param, request) as url, SqlStore(url) as store:
-        world = World(store).whole()
-        with TestClient(world.app, raise_server_exceptions=False) as client:
-            world.client = client
-            yield world
+    with (
+        whole_world(request.param, request) as world,
+        TestClient(world.app, raise_server_exceptions=False) as client,
+    ):
+        world.client = client
+        yield world
 
 
 @pytest.fixture
-def world(store):
-    made = World(store).whole()
-    with TestClient(made.app, raise_server_exceptions=False) as client:
+def world(kind, request):
+    with (
+        whole_world(kind, request) as made,
+        TestClient(made.app, raise_server_exceptions=False) as client,
+    ):
         made.client = client
         yield made
 
@@ -167,11 +169,11 @@ def tampered(good, key, now):
 
     fine = by(good)
     forged = by(good, key=SigningKey.generate())
-    mine = {name.lower(): value for name, value in fine.headers}
+    participation = {name.lower(): value for name, value in fine.headers}
     yield "forged: another key", forged
     yield (
         "forged: another key under this one's name",
-        header(forged, "signature-input", lambda _: mine["signature-input"]),
+        header(forged, "signature-input", lambda _: participation["signature-input"]),
     )
     yield "stale", by(good, now_ms=now - 62_000)
     yield "from the future", by(good, now_ms=now + 62_000)
@@ -259,12 +261,12 @@ def assert_tells_nothing(world, name, content):
 
 def test_the_search_for_secrets_finds_them_where_they_are(quiet_world):
     world = quiet_world
-    path = f"/v1/tasks/{world.training.id}/lines"
+    path = f"/v1/tasks/{world.training.id}/allocations"
     shown = send(world.client, world.request("auditor", "GET", path)).text
     secrets = world.secrets_of(None)
     assert sum(secret in shown for secret in secrets) >= 12
-    mine = f"/v1/tasks/{world.training.id}/mine"
-    own = send(world.client, world.request("owner's device", "GET", mine)).text
+    participation = f"/v1/tasks/{world.training.id}/participation"
+    own = send(world.client, world.request("owner's device", "GET", participation)).text
     assert any(secret in own for secret in secrets)
 
 
@@ -300,7 +302,7 @@ class Asking:
         return answer.json()
 
 
-def test_a_buyer_cannot_watch_an_answer_being_paid_and_verifies_all_the_same(world):
+def test_a_buyer_cannot_watch_an_update_being_paid_and_verifies_all_the_same(world):
     task, account = world.training, escrow(world.training.id)
     path = f"/v1/accounts/{account}"
     buyer, auditor = Asking(world, "buyer"), Asking(world, "auditor")
@@ -308,7 +310,7 @@ def test_a_buyer_cannot_watch_an_answer_being_paid_and_verifies_all_the_same(wor
         last = world.trading.balance(account)
         to_come = task.reward - task.reward * number // task.card.rounds
         for owner in world.owners:
-            world.trading.answer(owner, task, round=number)
+            world.trading.update(owner, task, round=number)
             assert buyer.get(path)["balance_micro"] == to_come
             now = world.trading.balance(account)
             assert auditor.get(path)["balance_micro"] == now < last
@@ -332,6 +334,11 @@ def test_a_draft_is_not_even_there_for_others(quiet_world):
         states = [each["state"] for each in answer.json()["tasks"]]
         assert ("draft" in states) == (name in ITS_BUYER | READERS), name
         assert states.count("open") == 1
+        for rest in ("", "/card", "/events", "/head"):
+            path = f"/v1/tasks/{world.draft.id}{rest}"
+            answer = send(world.client, world.request(name, "GET", path))
+            status = 200 if name in ITS_BUYER | READERS else 404
+            assert answer.status_code == status, (name, path)
 
 
 @pytest.mark.parametrize("route", WRITES, ids=" ".join)

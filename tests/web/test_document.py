@@ -6,9 +6,9 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from fedbourse.market.service import Market
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.tasks.card import TaskCard
 from fedbourse.web.app import create_app
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.keys import SigningKey
 
 DOCUMENT = create_app(Market(SigningKey.generate()), None, None).openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -60,8 +60,11 @@ def test_every_write_needs_a_key_and_every_list_has_a_bound():
         if route[0] != "GET":
             assert parameters["idempotency-key"]["required"]
             continue
-        found = operation["responses"]["200"].get("content", {}).get("application/json")
-        if found and "next" in SCHEMAS[found["schema"]["$ref"].rpartition("/")[2]]["properties"]:
+        content = operation["responses"]["200"].get("content", {}).get("application/json")
+        if (
+            content
+            and "next" in SCHEMAS[content["schema"]["$ref"].rpartition("/")[2]]["properties"]
+        ):
             bound = parameters["limit"]["schema"]
             assert (bound["minimum"], bound["maximum"], bound["default"]) == (1, 1000, 100)
 

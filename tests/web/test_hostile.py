@@ -13,13 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import web.clients  # noqa: F401 - quiets a warning of the client that the next line imports
-from databases import KINDS, fresh_url
-from fedbourse.storage import SqlStore
-from fedbourse.wire.signatures import Request
+from fedbourse.protocol.signatures import Request
+from fedbourse.testing.databases import KINDS
 from web.clients import TestClient
+from web.fixtures import signed, whole_world
 from web.route_table import ROUTES, TABLE, person_of
 from web.servers import served
-from web.worlds import World, signed
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -40,7 +39,7 @@ CHECKS = [
 EXAMPLES = 8
 """For each route, database and way of making requests: right ones, and wrong ones."""
 BODIES = [route for route in ROUTES if route[0] in ("POST", "PUT")]
-JSON_BODIES = [route for route in BODIES if not route[1].endswith("/answer")]
+JSON_BODIES = [route for route in BODIES if not route[1].endswith("/update")]
 
 
 class Proving:
@@ -100,8 +99,7 @@ def one_world(request):
 
 @contextlib.contextmanager
 def world_in(kind, request):
-    with fresh_url(kind, request) as url, SqlStore(url) as store:
-        made = World(store).whole()
+    with whole_world(kind, request) as made:
         made.proving = Proving(made.app)
         made.proving.now_ms = made.trading.time_ms
         with TestClient(made.proving, raise_server_exceptions=False) as client:
@@ -238,9 +236,9 @@ def test_another_kind_of_body_is_a_problem(one_world, route):
             assert_a_problem(answer, (kind, content))
 
 
-def test_an_answer_that_is_none_is_a_problem(world):
-    route = ("PUT", "/v1/tasks/{task}/rounds/{number}/answer")
-    good = world.answer()
+def test_an_invalid_update_is_a_problem(world):
+    route = ("PUT", "/v1/tasks/{task}/rounds/{number}/update")
+    good = world.update()
     nan = b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
     for content in (
         b"",
@@ -371,12 +369,18 @@ LISTS = [route for route in ROUTES if route[0] == "GET"]
 @pytest.mark.parametrize("route", LISTS, ids=" ".join)
 def test_rubbish_in_a_query_is_a_problem_at_most(world, route):
     document = world.app.openapi()["paths"][route[1]]["get"]
-    known = {each["name"] for each in document.get("parameters", ()) if each["in"] == "query"}
+    parameters = {each["name"] for each in document.get("parameters", ()) if each["in"] == "query"}
     for query in [*QUERIES, "&&&&", "=", "%", "a" * 60_000, "x[]=1&x[y]=2", ";", "%00=%00"]:
         answer = ask(world, route, path=f"{TABLE[route].path(world)}?{query}")
         # An empty cursor of names is the beginning.
-        fine = query.partition("=")[0] not in known or query in ("limit=1&limit=abc",)
-        names = ("list_lines", "list_accounts", "list_answers", "list_tokens", "show_drift")
+        fine = query.partition("=")[0] not in parameters or query in ("limit=1&limit=abc",)
+        names = (
+            "list_allocations",
+            "list_accounts",
+            "list_updates",
+            "list_tokens",
+            "show_monitoring",
+        )
         by_name = document["operationId"] in names
         fine = fine or (by_name and query in ("after=-2", "after=" + "9" * 30))
         assert_a_problem(answer, query[:60], or_fine=fine)

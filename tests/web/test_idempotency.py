@@ -1,4 +1,4 @@
-"""Repeats and rivals at the same moment: one effect, one answer, nothing lost and nothing stuck."""
+"""Repeated and rival requests at once: one effect, one response, nothing lost, nothing stuck."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from fedbourse.market import clock, merkle
+from fedbourse.market import merkle
+from fedbourse.market.commands import scheduler
+from web.fixtures import Person, World, dump, signed
 from web.servers import served
-from web.worlds import Person, World, dump, signed
 
 TIMES = 20
 
@@ -23,7 +24,7 @@ def world(store):
     with served(made.app) as url:
         host = url.removeprefix("http://")
         with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
-            made.client, made.host = client, host
+            made.client, made.host = client, host  # type: ignore[attr-defined]
             yield made
 
 
@@ -86,9 +87,9 @@ def plan(world):
     return "owner's device", "PUT", f"/v1/tasks/{world.announced.id}/plan", said
 
 
-def answer(world):
-    path = f"/v1/tasks/{world.training.id}/rounds/0/answer"
-    return "owner's device", "PUT", path, world.answer()
+def update(world):
+    path = f"/v1/tasks/{world.training.id}/rounds/0/update"
+    return "owner's device", "PUT", path, world.update()
 
 
 def enrolment(world):
@@ -96,7 +97,7 @@ def enrolment(world):
     return Person(key=world.new_key), "POST", "/v1/enrolments", body
 
 
-WRITES = [draft, opening, withdrawal, deposit, token, plan, answer, enrolment]
+WRITES = [draft, opening, withdrawal, deposit, token, plan, update, enrolment]
 NEW_ROWS = {
     draft: {"tasks": 1, "events": 1},
     opening: {"events": 1, "openings": 1, "transfers": 1, "accounts": 1},  # its reward is reserved
@@ -104,7 +105,7 @@ NEW_ROWS = {
     deposit: {"transfers": 1},
     token: {"tokens": 1},
     plan: {"replies": 1},
-    answer: {"answers": 1, "transfers": 1, "accounts": 1},  # its first pay opens its account
+    update: {"updates": 1, "transfers": 1, "accounts": 1},  # its first pay opens its account
     enrolment: {"devices": 1},
 }
 
@@ -195,8 +196,8 @@ def test_a_reply_that_was_acknowledged_counts_and_none_is_acknowledged_after(wor
     def replies(owner):
         person = Person(owner.name, key=owner.key)
         for number in range(1, 400):
-            said = {"tick": 0, "previous": task.offer, "budget": number / 1000}
-            answer = send(world, person, "PUT", f"{path}/plan", body=said)
+            plan = {"tick": 0, "previous": task.offer, "budget": number / 1000}
+            answer = send(world, person, "PUT", f"{path}/plan", body=plan)
             if answer.status_code != 200:
                 return answer
             last[owner.name] = answer.json()
@@ -207,18 +208,34 @@ def test_a_reply_that_was_acknowledged_counts_and_none_is_acknowledged_after(wor
 
     def ticks():
         ready.wait(60)
-        return clock.advance(world.market, world.store)
+        return scheduler.advance(world.market, world.store)
 
     *refused, one, two, three = together(
         *[lambda owner=owner: replies(owner) for owner in owners], ticks, ticks, ticks
     )
     assert sorted([one, two, three]) == [0, 0, 1]
     assert {each.status_code for each in refused} == {409}, [each.text for each in refused]
-    with world.store.read() as unit:
-        stored = unit.replies(task.id, [owner.name for owner in owners])
-        events = {event.kind: event.body for event in unit.events(task.id, limit=100)}
+    with world.store.read() as tx:
+        stored = tx.replies(task.id, [owner.name for owner in owners])
+        events = {event.kind: event.body for event in tx.events(task.id, limit=100)}
     assert {owner: [reply.leaf for reply in said] for owner, said in stored.items()} == {
         owner: [said["leaf"]] for owner, said in last.items()
     }
     closing = events.get("last-tick") or events["ticked"]
     assert closing["replies_root"] == merkle.root([last[owner]["leaf"] for owner in sorted(last)])
+
+
+def test_nobody_replies_to_a_tick_that_has_ended_even_if_the_clock_is_late(world):
+    owners = world.trading.owners(1.0, 1.1)
+    task = world.trading.announced(owners)
+    ann = Person(owners[0].name, key=owners[0].key)
+    plan = {"tick": 0, "previous": task.offer, "budget": 0.1}
+    path = f"/v1/tasks/{task.id}/plan"
+    assert send(world, ann, "PUT", path, body=plan).status_code == 200
+    before = dump(world.store)
+    assert task.tick_ends_ms < task.deadline_ms
+    world.trading.time_ms = task.tick_ends_ms
+    late = send(world, ann, "PUT", path, body=plan | {"budget": 0.2})
+    assert late.status_code == 409
+    assert "tick 0 has ended" in late.json()["detail"]
+    assert dump(world.store) == before

@@ -8,8 +8,8 @@ import pytest
 from fedbourse.web.limits import BodyLimit, Buckets, RateLimit, SecurityHeaders, peer_of
 from fedbourse.web.settings import Settings
 
-SETTINGS = Settings(json_bytes_max=1000, answer_bytes_max=5000, waiting_bytes_max=8000)
-ANSWER = "/v1/tasks/018f/rounds/3/answer"
+SETTINGS = Settings(json_bytes_max=1000, update_bytes_max=5000, waiting_bytes_max=8000)
+ANSWER = "/v1/tasks/018f/rounds/3/update"
 SIGNED = ((b"signature-input", b"sig1=()"), (b"signature", b"sig1=::"))
 
 
@@ -38,7 +38,7 @@ def parts(*bodies, then=None):
             await anyio.sleep_forever()
         return then
 
-    receive.left = messages
+    receive.left = messages  # type: ignore[attr-defined]
     return receive
 
 
@@ -106,7 +106,7 @@ def test_a_body_that_claims_too_much_is_not_read(length):
     assert body.left
 
 
-def test_only_an_answer_may_be_large():
+def test_only_an_update_may_be_large():
     app = BodyLimit(Echo(), SETTINGS)
     body = b"x" * 5000
     assert status(answer(app, scope(ANSWER, "PUT", SIGNED), parts(body))) == 200
@@ -117,7 +117,7 @@ def test_only_an_answer_may_be_large():
 
 
 @pytest.mark.parametrize("given", [(), SIGNED[:1], SIGNED[1:], [(b"authorization", b"Bearer x")]])
-def test_an_answer_that_does_not_claim_to_be_signed_may_not_be_large(given):
+def test_an_update_that_does_not_claim_to_be_signed_may_not_be_large(given):
     app = BodyLimit(Echo(), SETTINGS)
     sent = answer(app, scope(ANSWER, "PUT", given), parts(b"x" * 1001))
     assert status(sent) == 413
@@ -255,7 +255,7 @@ def test_buckets_remember_a_bounded_number_of_keys():
     assert len(buckets) == 10
 
 
-def test_haste_is_answered_with_when_to_ask_again():
+def test_haste_is_told_when_to_try_again():
     clock = Clock()
     app = RateLimit(Echo(), Buckets(per_s=0.1, burst=1, now_s=clock))
     assert status(answer(app, scope())) == 200

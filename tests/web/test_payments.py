@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fedbourse.market import accounts, payouts
+from fedbourse.market.commands import accounts, payouts
 from fedbourse.market.service import Market, PayoutLimits
 from fedbourse.web.app import create_app
-from market.payout_world import Store
+from market.payout_fixtures import Store
 from web.clients import TestClient
-from web.worlds import UNHURRIED, World, send
+from web.fixtures import UNHURRIED, World, send
 
 BUYER = "buyer:acme"
 
@@ -65,8 +65,8 @@ def test_the_bank_is_never_asked_within_a_transaction(ask) -> None:
 def test_a_bank_that_is_asked_within_a_transaction_would_be_seen(ask, monkeypatch) -> None:
     deposit = accounts.deposit
 
-    def late(market, unit, caller, received):
-        return deposit(market, unit, caller, accounts.look_up(caller, ask.bank, "bank-1"))
+    def late(market, tx, caller, received):
+        return deposit(market, tx, caller, accounts.look_up(caller, ask.bank, "bank-1"))
 
     monkeypatch.setattr(accounts, "deposit", late)
     ask("buyer", "POST", "/v1/deposits", {"reference": "bank-1"}, 201)
@@ -125,7 +125,7 @@ def test_what_may_not_follow_is_refused_with_a_sentence(ask) -> None:
 
 def test_the_operators_limits_speak_credits(ask) -> None:
     world = ask.world
-    limits = PayoutLimits(least_micro=10_000, per_day=2)
+    limits = PayoutLimits(min_micro=10_000, per_day=2)
     market = Market(world.market.key, now_ms=world.market.now_ms, payout_limits=limits)
     with TestClient(create_app(market, world.store, ask.bank, UNHURRIED)) as ask.client:
         refused = ask.withdraw(9_999, status=422)["detail"]

@@ -84,7 +84,7 @@ def test_each_error_is_answered_with_its_status_and_name(client, kind):
 
 
 def test_a_refused_proof_says_which_one_is_wanted(client):
-    assert client.get("/fail/NotSignedIn").headers["www-authenticate"].startswith("Bearer")
+    assert client.get("/fail/Unauthenticated").headers["www-authenticate"].startswith("Bearer")
 
 
 def test_an_unknown_address_and_method_are_problems(client):
@@ -114,14 +114,14 @@ def test_one_fault_is_written_once_a_minute_with_how_often_it_came(caplog, monke
         now += 61
         client.get("/crash")
     assert len(caplog.records) == 2
-    assert "and 49 times since it was last written" in caplog.text
+    assert "and 49 times since it was last logged" in caplog.text
 
 
 def test_of_many_kinds_of_faults_few_are_remembered():
     faults = problems.Faults(kinds_max=3)
     for number in range(10):
         faults.note(type(f"Fault{number}", (Exception,), {})(), "GET /")
-    assert len(faults._seen) == 3
+    assert len(faults._logged) == 3
 
 
 HOSTILE = {

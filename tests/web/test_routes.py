@@ -9,23 +9,23 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from fedbourse.bootstrap.market import Alarm, WakesClock, running_clock
-from fedbourse.errors import NotAllowed, NotFound, NotSignedIn
+from fedbourse.app.scheduler import WakeUp, running_scheduler
+from fedbourse.encoding.canonical import canonical, digest
+from fedbourse.errors import NotAllowed, NotFound, Unauthenticated
 from fedbourse.game import share_at
-from fedbourse.market import access
+from fedbourse.market.audit import verify_task
+from fedbourse.market.commands import access
 from fedbourse.market.log import Event, is_intact
 from fedbourse.market.service import Market
-from fedbourse.market.verify import verify_task
+from fedbourse.protocol.connection import Connection
+from fedbourse.protocol.keys import SigningKey, key_id, verified
+from fedbourse.protocol.messages import enrolment_message, round_request_message
+from fedbourse.tasks.card import TaskCard
+from fedbourse.testing.trading import card, noise
 from fedbourse.web.app import create_app
-from fedbourse.wire.canonical import canonical, digest
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey, key_id, verified
-from fedbourse.wire.messages import enrolment_message, query_message
-from market.trading import card, noise
 from web.clients import TestClient
+from web.fixtures import CREDITS, UNHURRIED, Bank, World, asked, dump, send
 from web.servers import served
-from web.worlds import CREDITS, UNHURRIED, Bank, World, asked, dump, send
 
 VALUES = (1.0, 1.1, 1.2, 9.0)
 
@@ -39,41 +39,41 @@ class Device:
 
     def plan(self, task):
         """Reply to an offer, but where a zero of before stands: nobody waits for it."""
-        mine = self.http.get(f"/v1/tasks/{task['task']}/mine")
-        zero_from = mine["interest"]["zero_from"]
+        participation = self.http.get(f"/v1/tasks/{task['task']}/participation")
+        zero_from = participation["interest"]["zero_from"]
         if zero_from is not None and zero_from <= task["total_budget"]:
-            return mine["plan"] | {"tick": task["tick"]}
+            return participation["plan"] | {"tick": task["tick"]}
         share = share_at(self.value, task["total_budget"], reward=task["reward_micro"] / CREDITS)
-        said = {"tick": task["tick"], "previous": task["offer"]}
+        reply = {"tick": task["tick"], "previous": task["offer"]}
         budget = share * task["total_budget"]
-        return self.http.put(f"/v1/tasks/{task['task']}/plan", {**said, "budget": budget})
+        return self.http.put(f"/v1/tasks/{task['task']}/plan", {**reply, "budget": budget})
 
     def sign(self, path):
-        offered = self.http.get(f"{path}/mine")["terms"]
+        offered = self.http.get(f"{path}/participation")["terms"]
         self.http.check_signed(offered["terms"], offered["market_signature"])
         signature = self.key.sign(canonical(offered["terms"]))
         decision = {"accept": True, "digest": offered["digest"], "signature": signature}
         return self.http.post(f"{path}/terms", decision)
 
-    def answer(self, path, published):
-        found = self.http.fetch(f"{path}/query", {"after": -1})
-        said = {name.removeprefix("fedbourse-"): each for name, each in found.headers.items()}
+    def update(self, path, published):
+        response = self.http.fetch(f"{path}/round-request", {"after": -1})
+        said = {name.removeprefix("fedbourse-"): each for name, each in response.headers.items()}
         number = int(said["round"])
-        assert hashlib.sha256(found.content).hexdigest() == said["model-hash"]
-        mine = self.http.get(f"{path}/mine")
-        asked = query_message(
-            task=mine["task"],
+        assert hashlib.sha256(response.content).hexdigest() == said["model-hash"]
+        participation = self.http.get(f"{path}/participation")
+        asked = round_request_message(
+            task=participation["task"],
             card=published.digest,
             round=number,
             model_hash=said["model-hash"],
             deadline_ms=int(said["deadline"]),
             previous=said["previous"],
         )
-        assert digest(asked) == said["query"]
+        assert digest(asked) == said["request"]
         self.http.check_signed(asked, said["signature"])
-        task = _Asked(mine["task"], published)
-        content = noise(task, mine["line"]["budget"], f"{self.owner} {number}")
-        done = self.http.put_bytes(f"{path}/rounds/{number}/answer", content)
+        task = _Asked(participation["task"], published)
+        content = noise(task, participation["allocation"]["budget"], f"{self.owner} {number}")
+        done = self.http.put_bytes(f"{path}/rounds/{number}/update", content)
         self.http.check_signed(done["receipt"], done["market_signature"])
         return done["receipt"]
 
@@ -112,18 +112,16 @@ class Followed:
 
 @contextmanager
 def running(store, bank):
-    """Serve a market whose clock runs; the operator's token is all there is in it."""
-    market, alarm = Market(SigningKey.generate()), Alarm()
+    """Serve a market whose scheduler runs; the operator's token is all there is in it."""
+    wake_up = WakeUp()
+    market = Market(SigningKey.generate(), on_due=wake_up.wake)
     app = create_app(market, store, bank, UNHURRIED)
-    waiting = app.state.service.waiting
 
-    with store.begin() as unit:
-        _, token = access.issue_token(
-            market, unit, None, holder="operator:main", scopes=["operator"]
-        )
+    with store.begin() as tx:
+        _, token = access.issue_token(market, tx, None, holder="operator:main", scopes=["operator"])
     with (
-        running_clock(market, store, bank, alarm=alarm, moved=waiting.changed),
-        served(WakesClock(app, alarm, waiting.changed)) as url,
+        running_scheduler(app.state.service.market, store, bank, wake_up=wake_up),
+        served(app) as url,
         Connection(url, token=token, market_key=market.key.public) as operator,
     ):
         yield url, operator
@@ -138,15 +136,15 @@ def enrolled(url, operator, market_key):
         body = {"token": once, "public_key": device.key.public}
         done = device.http.post("/v1/enrolments", body)
         host = url.removeprefix("http://")
-        said = enrolment_message(device=done["device"], owner=device.owner, host=host)
-        assert verified(market_key, canonical(said), done.pop("signature"))
+        message = enrolment_message(device=done["device"], owner=device.owner, host=host)
+        assert verified(market_key, canonical(message), done.pop("signature"))
         assert done == {
             "device": key_id(device.key.public),
             "owner": device.owner,
             "market_public_key": market_key,
         }
         other = Device(url, device.owner, value, market_key)
-        with pytest.raises(NotSignedIn, match="used"), other.http:
+        with pytest.raises(Unauthenticated, match="used"), other.http:
             other.http.post("/v1/enrolments", body | {"public_key": other.key.public})
         devices.append(device)
     return devices
@@ -196,11 +194,11 @@ def trade(url, buyer, auditor, devices, bank):
 
 def agree(stranger, buyer, devices, path, followed):
     """Go from an open task to one in training."""
-    found = stranger.get(f"{path}/card")
-    published = TaskCard.of(found["card"])
-    assert published.digest == found["digest"]
+    document = stranger.get(f"{path}/card")
+    published = TaskCard.of(document["card"])
+    assert published.digest == document["digest"]
     for device in devices:
-        device.http.put(f"{path}/interest", {"value": None, "previous": found["digest"]})
+        device.http.put(f"{path}/interest", {"value": None, "previous": document["digest"]})
     assert buyer.post(f"{path}/announce", {})["reward_micro"] == 10 * CREDITS
     event = followed.until("announced")
     while event["kind"] != "settled":
@@ -208,7 +206,9 @@ def agree(stranger, buyer, devices, path, followed):
         for device in devices:
             assert device.plan(task)["tick"] == task["tick"]
         event = followed.until("ticked", "settled")
-    chosen = [device for device in devices if device.http.get(f"{path}/mine")["line"]]
+    chosen = [
+        device for device in devices if device.http.get(f"{path}/participation")["allocation"]
+    ]
     assert chosen == devices[:3]
     with pytest.raises(NotFound):
         devices[3].http.get(f"{path}/proof")
@@ -220,7 +220,7 @@ def agree(stranger, buyer, devices, path, followed):
 
 def train(devices, path, published, followed):
     for number in range(published.rounds):
-        receipts = [device.answer(path, published) for device in devices[:3]]
+        receipts = [device.update(path, published) for device in devices[:3]]
         assert {each["round"] for each in receipts} == {number}
         followed.until("round")
 
@@ -253,18 +253,18 @@ def check_end(buyer, auditor, devices, path, bank):
     records["events"] = buyer.get(f"{path}/events", {"limit": 1000})["events"]
     audited = verify_task(
         **records,
-        owners=auditor.get(f"{path}/lines")["owners"],
+        owners=auditor.get(f"{path}/allocations")["owners"],
         own=None,
         entries=auditor.get(f"{escrow}/statement")["entries"],
     )
     assert not [check for check in audited if check.passed is False]
     for device in devices[:3]:
-        own = device.http.get(f"{path}/mine")
+        own = device.http.get(f"{path}/participation")
         own["proof"] = device.http.get(f"{path}/proof")
         checks = verify_task(**records, owners=None, own=own, entries=None)
         assert all(check.passed for check in checks if check.name.startswith("own"))
         balance = device.http.get(f"/v1/accounts/{device.owner}")["balance_micro"]
-        assert balance == own["line"]["payment_micro"] == own["line"]["earned_micro"]
+        assert balance == own["allocation"]["payment_micro"] == own["allocation"]["earned_micro"]
     with pytest.raises(NotAllowed):
         auditor.post("/v1/withdrawals", {"amount_micro": 1, "destination": "home"})
     return leave(devices[0], path, name, bank)
@@ -272,7 +272,7 @@ def check_end(buyer, auditor, devices, path, bank):
 
 def leave(device, path, name, bank):
     """Take the money out, be forgotten, and return what was."""
-    said = device.http.get(f"{path}/mine")
+    said = device.http.get(f"{path}/participation")
     balance = device.http.get(f"/v1/accounts/{device.owner}")["balance_micro"]
     done = device.http.post("/v1/withdrawals", {"amount_micro": balance, "destination": "home"})
     assert done["balance_micro"] == 0
@@ -281,10 +281,14 @@ def leave(device, path, name, bank):
         time.sleep(0.01)
     assert [(each.party, each.amount) for each in bank.paid] == [(device.owner, balance)]
     assert device.http.post(f"{path}/erasure") == {"task": name, "owner": device.owner}
-    mine = device.http.get(f"{path}/mine")
-    assert (mine["plan"]["budget"], mine["line"]["budget"], mine["terms"]) == (None, None, None)
-    assert mine["line"]["payment_micro"] == balance
-    salts = [said[part]["salt"] for part in ("interest", "line")]
+    participation = device.http.get(f"{path}/participation")
+    assert (
+        participation["plan"]["budget"],
+        participation["allocation"]["budget"],
+        participation["terms"],
+    ) == (None, None, None)
+    assert participation["allocation"]["payment_micro"] == balance
+    salts = [said[part]["salt"] for part in ("interest", "allocation")]
     salts += [reply["salt"] for reply in said["replies"]]
     return [*salts, *(repr(reply["budget"]) for reply in said["replies"])]
 
@@ -293,9 +297,9 @@ def test_the_fund_is_published_pinned_and_nobodys_to_take(store):
     world = World(store)
     task = world.trading.in_training(world.owners, rounds=1)
     for owner in world.owners[1:]:
-        world.trading.answer(owner, task)
+        world.trading.update(owner, task)
     world.trading.wait(task.card.deadlines.round_s)
-    left = world.trading.mine(world.ann, task.id)["line"]["payment_micro"]
+    left = world.trading.participation(world.ann, task.id)["allocation"]["payment_micro"]
     words = {"account": "fund", "pays_to": world.market.fund_pays_to}
     with TestClient(world.app) as client:
 
@@ -353,8 +357,8 @@ def test_a_model_comes_with_its_hash_and_a_stream_of_a_task_that_ended_is_over(s
         answer = httpx2.get(url + request.path, headers=dict(request.headers), trust_env=False)
         assert answer.headers["content-type"] == "application/octet-stream"
         assert len(answer.content) == 8 * world.completed.card.dimension
-        found = hashlib.sha256(answer.content).hexdigest()
-        assert answer.headers["fedbourse-model-hash"] == found
+        digest_of_body = hashlib.sha256(answer.content).hexdigest()
+        assert answer.headers["fedbourse-model-hash"] == digest_of_body
         last = str(world.completed.last_sequence)
         headers = {"Last-Event-ID": last}
         seen = httpx2.get(f"{url}{path}/stream", headers=headers, trust_env=False)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from fedbourse.market import buying
+from fedbourse.encoding.canonical import canonical
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.protocol.keys import SigningKey, verified
 from fedbourse.storage import SqlStore
+from fedbourse.testing.trading import BUYER, Trading
 from fedbourse.web.app import create_app
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.keys import SigningKey, verified
-from market.trading import BUYER, Trading
 from web.clients import TestClient
-from web.worlds import UNHURRIED, Bank
+from web.fixtures import UNHURRIED, Bank
 
 
 class CountingKey(SigningKey):
@@ -43,9 +43,9 @@ def client(trading):
 
 
 def shown(client, path):
-    found = client.get(path).json()
-    message = found["head"]
-    assert verified(found["public_key"], canonical(message), found["signature"])
+    head = client.get(path).json()
+    message = head["head"]
+    assert verified(head["public_key"], canonical(message), head["signature"])
     assert message["kind"] == "log head"
     return message
 
@@ -59,7 +59,7 @@ def test_strangers_make_a_market_sign_a_head_once_a_second_or_when_it_grew(clien
     assert CountingKey.signatures == 2
     assert [(head["of"], head["length"]) for head in first] == [("market", 1), (task.id, 2)]
     assert first[1]["hash"] == trading.task(task.id).last_hash
-    trading.do(buying.cancel, BUYER, task.id, reason="")
+    trading.do(buyer_commands.cancel, BUYER, task.id, reason="")
     assert shown(client, paths[1])["length"] == 3  # at once: a log never seems shorter than it is
     assert shown(client, paths[0]) == first[0]
     assert CountingKey.signatures == 4  # the state of the task that is cancelled is signed as well
@@ -71,7 +71,9 @@ def test_strangers_make_a_market_sign_a_head_once_a_second_or_when_it_grew(clien
 
 def test_the_list_of_openings_comes_page_by_page(client, trading) -> None:
     tasks = [trading.opened().id for _ in range(3)]
-    trading.do(buying.create, BUYER, trading.task(tasks[0]).card)  # a draft is nobody's business
+    trading.do(
+        buyer_commands.create, BUYER, trading.task(tasks[0]).card
+    )  # a draft is nobody's business
     whole = client.get("/v1/log").json()
     assert [event["task"] for event in whole["events"]] == tasks
     assert whole["next"] is None

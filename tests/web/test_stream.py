@@ -11,15 +11,15 @@ from fastapi import APIRouter
 
 from fedbourse.errors import InvalidInput, NotFound, TooManyRequests
 from fedbourse.market.log import next_event
+from fedbourse.market.records import State, Task
 from fedbourse.market.service import Market
-from fedbourse.market.task import State, Task
+from fedbourse.protocol.connection import Connection
+from fedbourse.protocol.keys import SigningKey
+from fedbourse.tasks.card import TaskCard
 from fedbourse.web.app import create_app
-from fedbourse.web.doors import Behind  # noqa: TC001 - FastAPI reads it
+from fedbourse.web.dependencies import ServiceDep  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.settings import Settings
 from fedbourse.web.stream import Streams, last_event
-from fedbourse.wire.card import TaskCard
-from fedbourse.wire.connection import Connection
-from fedbourse.wire.keys import SigningKey
 from web.people import NOW, NoPayments
 from web.servers import served
 
@@ -40,7 +40,7 @@ CARD = TaskCard(
     rounds=5,
     samples=20,
     clip=1.0,
-    weights="equal",
+    aggregation="equal",
     vesting="by-round",
 )
 ID = "0" * 23 + "1"
@@ -48,26 +48,26 @@ ID = "0" * 23 + "1"
 
 def start(store, events=1):
     task = Task(ID, "buyer:acme", CARD, State.OPEN, NOW, last_hash=CARD.digest)
-    with store.begin() as unit:
-        unit.add_task(task)
+    with store.begin() as tx:
+        tx.add_task(task)
     return happen(store, task, events)
 
 
 def happen(store, task, events, state=State.OPEN):
-    with store.begin() as unit:
+    with store.begin() as tx:
         for _ in range(events):
             after = (task.last_sequence, task.last_hash)
             event = next_event(ID, "opened", {"é": 1}, at_ms=NOW, after=after)
-            unit.append_event(event)
+            tx.append_event(event)
             task = replace(task, last_sequence=event.sequence, last_hash=event.hash)
         task = replace(task, state=state)
-        unit.save_task(task)
+        tx.save_task(task)
     return task
 
 
 async def numbers(streams, *, after=-1, at_most=10**6):
     """Read a stream to its end, or so many events of it."""
-    answer = await streams.answer(ID, after=after, peer="p")
+    answer = await streams.respond(ID, after=after, peer="p")
     found = []
     if answer.status_code == 204:
         return found
@@ -100,7 +100,7 @@ def test_an_ended_task_is_streamed_to_its_last_event(store):
 def test_a_stream_whose_last_event_was_seen_says_so(store):
     happen(store, start(store, 3), 0, State.CANCELLED)
     streams = Streams(store, QUICK)
-    assert anyio.run(lambda: streams.answer(ID, after=2, peer="p")).status_code == 204
+    assert anyio.run(lambda: streams.respond(ID, after=2, peer="p")).status_code == 204
     assert len(streams) == 0
 
 
@@ -137,10 +137,10 @@ def test_streams_are_bounded_in_all_and_for_each_peer(store):
 
     async def run():
         for peer in ("a", "a", "b"):
-            await streams.answer(ID, after=-1, peer=peer)
+            await streams.respond(ID, after=-1, peer=peer)
         for peer in ("a", "b", "c"):
             with pytest.raises(TooManyRequests):
-                await streams.answer(ID, after=-1, peer=peer)
+                await streams.respond(ID, after=-1, peer=peer)
 
     anyio.run(run)
 
@@ -148,7 +148,7 @@ def test_streams_are_bounded_in_all_and_for_each_peer(store):
 def test_a_task_that_is_not_there_takes_no_place(store):
     streams = Streams(store, QUICK)
     with pytest.raises(NotFound):
-        anyio.run(lambda: streams.answer(ID, after=-1, peer="a"))
+        anyio.run(lambda: streams.respond(ID, after=-1, peer="a"))
     assert len(streams) == 0
 
 
@@ -169,17 +169,17 @@ def test_the_client_follows_a_task_over_a_real_connection(store):
     router = APIRouter()
 
     @router.get("/stream/{task}")
-    async def stream(task: str, service: Behind, after: int = -1):
-        return await service.streams.answer(task, after=after, peer="p")
+    async def stream(task: str, service: ServiceDep, after: int = -1):
+        return await service.streams.respond(task, after=after, peer="p")
 
     app.include_router(router)
     with served(app) as url, Connection(url, sleep=lambda seconds: None) as connection:
         events = connection.events(f"/stream/{ID}")
-        seen = [next(events)["sequence"], next(events)["sequence"]]
+        sequences = [next(events)["sequence"], next(events)["sequence"]]
         happen(store, task, 2, State.COMPLETED)
         # The toy route does not read Last-Event-ID, so the events are not asked for to the end.
-        seen += [next(events)["sequence"], next(events)["sequence"]]
-        events.close()
-        assert seen == [0, 1, 2, 3]
+        sequences += [next(events)["sequence"], next(events)["sequence"]]
+        events.close()  # type: ignore[attr-defined]
+        assert sequences == [0, 1, 2, 3]
         answer = httpx2.get(f"{url}/stream/{ID}?after=3", trust_env=False)
         assert answer.status_code == 204

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotSignedIn
+from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, Unauthenticated
 from fedbourse.ledger import OUTSIDE, Transfer
 from fedbourse.units import MicroCredits
 from fedbourse.web.identity import confirm, identify
@@ -28,15 +28,15 @@ class Deposits:
         self.times, self.amount = 0, amount
         self._lock = threading.Lock()
 
-    def __call__(self, unit):
+    def __call__(self, tx):
         with self._lock:
             self.times += 1
             id = f"d{self.times}"
-        unit.post([Transfer(id, OUTSIDE, BUYER, MicroCredits(self.amount))], at_ms=NOW)
+        tx.post([Transfer(id, OUTSIDE, BUYER, MicroCredits(self.amount))], at_ms=NOW)
         return {"deposited": self.amount}
 
 
-def write(store, request, command, *, caller=BUYER, confirm=lambda unit: None, status=201):
+def write(store, request, command, *, caller=BUYER, confirm=lambda tx: None, status=201):
     return carry_out(
         store,
         request,
@@ -49,8 +49,8 @@ def write(store, request, command, *, caller=BUYER, confirm=lambda unit: None, s
 
 
 def balance(store):
-    with store.read() as unit:
-        return unit.balance(BUYER)
+    with store.read() as tx:
+        return tx.balance(BUYER)
 
 
 def test_a_repeated_write_is_answered_alike_and_has_one_effect(store):
@@ -88,8 +88,8 @@ def test_keys_of_different_callers_do_not_meet(store):
 
 
 def test_a_refused_write_leaves_nothing_and_may_be_tried_again(store):
-    def refused(unit):
-        Deposits()(unit)
+    def refused(tx):
+        Deposits()(tx)
         raise InvalidTransfer("not today")
 
     for _ in range(2):
@@ -101,8 +101,8 @@ def test_a_refused_write_leaves_nothing_and_may_be_tried_again(store):
 
 
 def test_a_crash_leaves_nothing(store):
-    def crashing(unit):
-        Deposits()(unit)
+    def crashing(tx):
+        Deposits()(tx)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -129,32 +129,32 @@ def test_two_keys_are_refused(store):
 
 def test_a_refused_write_has_used_its_nonce_up(store):
     phone = Phone()
-    with store.begin() as unit:
-        unit.put_device(phone.device)
+    with store.begin() as tx:
+        tx.put_device(phone.device)
     request = phone.sign(request_of())
-    with store.read() as unit:
-        identity = identify(request, unit, now_ms=NOW)
+    with store.read() as tx:
+        identity = identify(request, tx, now_ms=NOW)
 
-    def refused(unit):
+    def refused(tx):
         raise Conflict("not yet")
 
-    def proof(unit):
-        confirm(identity, unit, now_ms=NOW)
+    def proof(tx):
+        confirm(identity, tx, now_ms=NOW)
 
     with pytest.raises(Conflict, match="not yet"):
         write(store, request, refused, confirm=proof)
     # Later, when it would pass, somebody who saw it cannot send it again.
-    with pytest.raises(NotSignedIn, match="used before"):
+    with pytest.raises(Unauthenticated, match="used before"):
         write(store, request, Deposits(), confirm=proof)
     assert balance(store) == 0
 
 
 def test_a_proof_that_no_longer_holds_stops_the_write(store):
-    def withdrawn(unit):
-        raise NotSignedIn("this token was revoked")
+    def withdrawn(tx):
+        raise Unauthenticated("this token was revoked")
 
     command = Deposits()
-    with pytest.raises(NotSignedIn):
+    with pytest.raises(Unauthenticated):
         write(store, request_of(), command, confirm=withdrawn)
     assert not command.times
 
@@ -182,7 +182,7 @@ def test_twenty_repeats_at_once_have_one_effect(store):
 
 
 def test_what_was_answered_under_other_scopes_is_not_shown(store):
-    options = {"caller": BUYER, "confirm": lambda unit: None, "now_ms": NOW}
+    options = {"caller": BUYER, "confirm": lambda tx: None, "now_ms": NOW}
     command = Deposits()
     carry_out(store, request_of(), command=command, scopes={"buyer", "operator"}, **options)
     with pytest.raises(Conflict, match="used before for another request"):

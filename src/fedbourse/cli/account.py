@@ -1,4 +1,4 @@
-"""``fedbourse account ...``: money in, money out, and what was moved."""
+"""``fedbourse account ...`` and ``payout ...``: money in, money out, and what was moved."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from fedbourse.cli.output import PEOPLE, Output, moment, table
 from fedbourse.cli.server_options import (
     NO_OPTIONS,
-    Json,
     ServerOptions,
     account_path,
     amount_micro,
-    moment,
+    own_party,
     pages,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
+    payout_path,
 )
-from fedbourse.units import credits_text
+from fedbourse.units import amount_text, credits_text
 
 if TYPE_CHECKING:
-    from fedbourse.wire.connection import Connection
+    from rich.table import Table
+
+_ACCOUNT_HELP = "Whose account, such as buyer:acme, or escrow:TASK; by default your own."
+Account = Annotated[str | None, Parameter(help=_ACCOUNT_HELP)]
 
 account_app = App(name="account", help="Put money in, take it out, and see what was moved.")
 
 
 @account_app.command
 def deposit(
-    reference: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False
+    reference: str, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
 ) -> None:
     """Credit a payment that the market's operator has received, once.
 
-    Examples:
+    For example:
 
         fedbourse account deposit bank-0017
 
@@ -43,21 +43,17 @@ def deposit(
     ----------
     reference
         What was written on the payment.
-    as_json
-        Print one JSON document.
     """
     with server.connect() as connection:
         done = connection.post("/v1/deposits", {"reference": reference})
-    if as_json:
-        print_json(done)
-        return
-    amount = f"{credits_text(done['amount_micro'])} credits for {done['party']}"
+    output.show(done, _deposited)
+
+
+def _deposited(done: dict[str, Any]) -> str:
+    amount = f"{amount_text(done['amount_micro'])} for {done['party']}"
     if done["claimed_before"]:
         amount += f" were claimed before, on {moment(done['claimed_ms'])} UTC; nothing was added"
-    print_line(
-        f"{done['reference']}: {amount}; the account holds "
-        f"{credits_text(done['balance_micro'])} credits"
-    )
+    return f"{done['reference']}: {amount}; the account holds {amount_text(done['balance_micro'])}"
 
 
 @account_app.command
@@ -67,11 +63,11 @@ def withdraw(
     *,
     to: Annotated[str, Parameter(allow_leading_hyphen=True)],
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Take money out of your account.
 
-    Examples:
+    For example:
 
         fedbourse account withdraw 12.5 --to "IBAN DE02 1203 0000 0000 2020 51"
 
@@ -81,87 +77,90 @@ def withdraw(
         How much, in credits with at most six decimals.
     to
         Where the money goes, in words that the operator understands.
-    as_json
-        Print one JSON document.
     """
     body = {"amount_micro": amount_micro(credits), "destination": to}
     with server.connect() as connection:
         done = connection.post("/v1/withdrawals", body)
-    if as_json:
-        print_json(done)
-        return
-    print_line(
-        f"pay-out {done['id']}: {credits_text(done['amount_micro'])} credits are on their way, "
-        f"and {done['party']} has {credits_text(done['balance_micro'])} left; see how far it is "
-        "with fedbourse account payouts"
+    output.show(
+        done,
+        lambda done: (
+            f"pay-out {done['id']}: {amount_text(done['amount_micro'])} are on their way, "
+            f"and {done['party']} has {credits_text(done['balance_micro'])} left; see how far it "
+            "is with fedbourse account payouts"
+        ),
     )
 
 
 @account_app.command
 def balance(
-    party: str | None = None, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False
+    party: Account = None, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
 ) -> None:
     """Say how much an account holds.
 
-    Examples:
+    For example:
 
         fedbourse account balance
 
         fedbourse account balance buyer:acme --json
-
-    Parameters
-    ----------
-    party
-        Whose account, such as buyer:acme, or escrow:TASK; by default your own.
-    as_json
-        Print one JSON document.
     """
     with server.connect() as connection:
         held = connection.get(account_path(party or own_party(connection)))
-    if as_json:
-        print_json(held)
-        return
-    facts = {held["party"]: f"{credits_text(held['balance_micro'])} credits"}
+    output.show(held, _balance)
+
+
+def _balance(held: dict[str, Any]) -> dict[str, str]:
+    facts = {held["party"]: amount_text(held["balance_micro"])}
     if held["leaving_micro"]:
-        facts["on its way out"] = f"{credits_text(held['leaving_micro'])} credits"
-    print_facts(facts)
+        facts["on its way out"] = amount_text(held["leaving_micro"])
+    return facts
 
 
 @account_app.command
 def statement(
-    party: str | None = None, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False
+    party: Account = None, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
 ) -> None:
     """List every transfer from and to an account, in the order in which they were made.
 
-    Examples:
+    For example:
 
         fedbourse account statement
 
         fedbourse account statement escrow:018f0c3e9a5b7d2c4e6f8a1b --json
-
-    Parameters
-    ----------
-    party
-        Whose account, such as buyer:acme, or escrow:TASK; by default your own.
-    as_json
-        Print one JSON document.
     """
     with server.connect() as connection:
         account = party or own_party(connection)
         entries = list(pages(connection, f"{account_path(account)}/statement", "entries"))
-    if as_json:
-        print_json({"party": account, "entries": entries})
-    else:
-        _print_statement(account, entries)
+    output.show({"party": account, "entries": entries}, _statement)
+
+
+def _statement(document: dict[str, Any]) -> Table:
+    rows, balance = [], 0
+    for entry in document["entries"]:
+        comes = entry["credit"] == document["party"]
+        amount = entry["amount"] if comes else -entry["amount"]
+        balance += amount
+        other = entry["debit"] if comes else entry["credit"]
+        signed = f"{'+' if comes else ''}{credits_text(amount)}"
+        rows.append(entry | {"other": other, "credits": signed, "balance": balance})
+    return table(
+        rows,
+        {
+            "time (UTC)": "{at_ms:minute}",
+            "from or to": "{other}",
+            "credits": "{credits}",
+            "balance": "{balance:credits}",
+            "<what for": "{memo}",
+        },
+    )
 
 
 @account_app.command
 def payouts(
-    party: str | None = None, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False
+    party: str | None = None, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
 ) -> None:
     """List an account's pay-outs and where each of them is, newest first.
 
-    Examples:
+    For example:
 
         fedbourse account payouts
 
@@ -171,61 +170,91 @@ def payouts(
     ----------
     party
         Whose, such as owner:ann; by default your own.
-    as_json
-        Print one JSON document.
     """
     with server.connect() as connection:
         account = party or own_party(connection)
         path = f"{account_path(account)}/payouts"
-        found = list(pages(connection, path, "payouts", cursor="before"))
-    if as_json:
-        print_json({"party": account, "payouts": found})
-    else:
-        print_payouts(found)
+        listed = list(pages(connection, path, "payouts", cursor="before"))
+    output.show({"party": account, "payouts": listed}, payouts_table)
 
 
-def print_payouts(payouts: list[dict[str, Any]]) -> None:
-    """Print pay-outs with their states."""
-    print_table(
-        ("requested (UTC)", "pay-out", "whose", "credits", "state", "since (UTC)", "where to, why"),
-        [
-            (
-                moment(payout["at_ms"], seconds=False),
-                payout["id"],
-                payout["party"],
-                credits_text(payout["amount_micro"]),
-                payout["state"],
-                moment(payout["changed_ms"], seconds=False),
-                payout["destination"] + (f" ({payout['note']})" if payout["note"] else ""),
-            )
-            for payout in payouts
-        ],
-        left="where to, why",
+def payouts_table(document: dict[str, Any]) -> Table:
+    """Return pay-outs with their states."""
+    return table(
+        document["payouts"],
+        {
+            "requested (UTC)": "{at_ms:minute}",
+            "pay-out": "{id}",
+            "whose": "{party}",
+            "credits": "{amount_micro:credits}",
+            "state": "{state}",
+            "since (UTC)": "{changed_ms:minute}",
+            "<where to, why": lambda payout: (
+                payout["destination"] + (f" ({payout['note']})" if payout["note"] else "")
+            ),
+        },
     )
 
 
-def own_party(connection: Connection) -> str:
-    """Return who the caller is to the market."""
-    return str(connection.get("/v1/me")["party"])
+PayoutId = Annotated[str, Parameter(help="The pay-out's id.")]
+
+payout_app = App(name="payout", help="See which pay-outs are on their way, and say how they ended.")
 
 
-def _print_statement(account: str, entries: list[dict[str, Any]]) -> None:
-    rows = []
-    total = 0
-    for entry in entries:
-        comes = entry["target"] == account
-        amount = entry["amount"] if comes else -entry["amount"]
-        total += amount
-        other = entry["source"] if comes else entry["target"]
-        rows.append(
-            (
-                moment(entry["at_ms"], seconds=False),
-                other,
-                f"{'+' if comes else ''}{credits_text(amount)}",
-                credits_text(total),
-                entry["memo"],
-            )
-        )
-    print_table(
-        ("time (UTC)", "from or to", "credits", "balance", "what for"), rows, left="what for"
-    )
+@payout_app.command(name="list")
+def list_payouts(*, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE) -> None:
+    """List the pay-outs that are neither confirmed nor returned, oldest first.
+
+    For example:
+
+        fedbourse payout list --token-file market/operator.token
+    """
+    with server.connect() as connection:
+        payouts = list(pages(connection, "/v1/payouts", "payouts"))
+    output.show({"payouts": payouts}, payouts_table)
+
+
+@payout_app.command
+def confirm(
+    payout: PayoutId, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
+) -> None:
+    """Say that a pay-out that was sent has arrived.
+
+    For example:
+
+        fedbourse payout confirm 01a3185c50005b4a3f2e9e8b
+    """
+    with server.connect() as connection:
+        done = connection.post(f"{payout_path(payout)}/confirm", {})
+    output.show(done, lambda done: _amount(done, f"of {done['party']} have arrived"))
+
+
+@payout_app.command(name="return")
+def give_back(
+    payout: PayoutId,
+    /,
+    *,
+    reason: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    server: ServerOptions = NO_OPTIONS,
+    output: Output = PEOPLE,
+) -> None:
+    """Give a pay-out up, and move its money back to the account that it came from.
+
+    One that was sent is yours to return only when its money has come back to you.
+
+    For example:
+
+        fedbourse payout return 01a3185c50005b4a3f2e9e8b --reason "the bank does not know the IBAN"
+
+    Parameters
+    ----------
+    reason
+        Why, in up to 200 characters; its party reads it.
+    """
+    with server.connect() as connection:
+        done = connection.post(f"{payout_path(payout)}/return", {"reason": reason})
+    output.show(done, lambda done: _amount(done, f"are back with {done['party']}"))
+
+
+def _amount(payout: dict[str, Any], what: str) -> str:
+    return f"pay-out {payout['id']}: {amount_text(payout['amount_micro'])} {what}"

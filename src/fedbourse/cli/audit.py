@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
-from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
+from fedbourse.cli.option_values import Clip, Whole  # noqa: TC001 - cyclopts reads it
+from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
 from fedbourse.errors import AuditFailed, InvalidFile
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedbourse.privacy.audit import Audit, Claim
 
-_CLAIM, _AUDIT, _OUTPUT = (Group.create_ordered(name) for name in ("Claim", "Audit", "Output"))
+_CLAIM, _AUDIT = (Group.create_ordered(name) for name in ("Claim", "Audit"))
 _POWER = 0.99  # where a fault is noticed more rarely, the report says how many runs it takes
 
 FaultName = Literal[
@@ -41,21 +39,21 @@ def noise(
     rounds: Annotated[Whole, Parameter(group=_CLAIM)] = 10,
     dimension: Annotated[Whole, Parameter(group=_CLAIM)] = 10,
     samples: Annotated[Whole, Parameter(group=_CLAIM)] = 1000,
-    clip: Annotated[float, Parameter(group=_CLAIM)] = 1.0,
+    clip: Annotated[Clip, Parameter(group=_CLAIM)] = 1.0,
     mechanism: Annotated[Literal["exact", "simulated"], Parameter(group=_AUDIT)] = "exact",
     fault: Annotated[FaultName | None, Parameter(group=_AUDIT)] = None,
     runs: Annotated[Whole, Parameter(group=_AUDIT)] = 400,
     alpha: Annotated[float, Parameter(group=_AUDIT)] = 1e-4,
     seed: Annotated[Whole, Parameter(group=_AUDIT)] = 0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
+    output: Output = PEOPLE,
 ) -> None:
-    """Run a device again and again, and test its answers against what its terms claim.
+    """Run a device again and again, and test its updates against what its terms claim.
 
     One record of the device's owner, the canary, has one of two signs, drawn anew in each run. The
-    answers must be normal around what the claim implies, never share noise, and show the sign no
+    updates must be normal around what the claim implies, never share noise, and show the sign no
     better than claimed. Ends with exit code 7 if a test fails.
 
-    Examples:
+    For example:
 
         fedbourse audit noise
 
@@ -68,13 +66,11 @@ def noise(
     rho
         The budget of a whole run, in zCDP.
     rounds
-        The answers of a run.
+        The updates of a run.
     dimension
-        The numbers of an answer.
+        The numbers in an update.
     samples
-        Records behind each answer.
-    clip
-        The norm that each record's gradient is clipped to.
+        Records behind each update.
     mechanism
         The noise of devices, or the fast, seeded noise of studies.
     fault
@@ -85,8 +81,6 @@ def noise(
         The probability, at most, that honest noise fails the audit.
     seed
         Where draws of records, signs and simulated noise start; exact noise has no seed.
-    as_json
-        Print one JSON document with every finding, in full precision.
     """
     from fedbourse.learning.canary import canary_subject
     from fedbourse.privacy.audit import audit_noise
@@ -94,24 +88,16 @@ def noise(
     claim = _claim(rho=rho, clip=clip, samples=samples, rounds=rounds, dimension=dimension)
     count, first = whole_number("runs", runs, at_least=1), whole_number("seed", seed, at_least=0)
     subject = canary_subject(claim, mechanism=mechanism, fault=fault, seed=first)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        bar = progress.add_task("runs", total=count)
+    with progress_bar("runs", transient=True) as advance:
         audit = audit_noise(
             subject,
             claim,
             runs=count,
             alpha=alpha,
             seed=first,
-            progress=lambda done: progress.update(bar, completed=done),
+            progress=lambda done: advance(done, count),
         )
-    _report(audit, {"mechanism": mechanism, "fault": fault, "seed": first}, as_json)
+    _report(audit, {"mechanism": mechanism, "fault": fault, "seed": first}, output)
 
 
 @audit_app.command
@@ -121,18 +107,18 @@ def residuals(
     *,
     rho: Annotated[float, Parameter(group=_CLAIM)],
     samples: Annotated[Whole, Parameter(group=_CLAIM)],
-    clip: Annotated[float, Parameter(group=_CLAIM)] = 1.0,
+    clip: Annotated[Clip, Parameter(group=_CLAIM)] = 1.0,
     alpha: Annotated[float, Parameter(group=_AUDIT)] = 1e-4,
     seed: Annotated[Whole, Parameter(group=_AUDIT)] = 0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
+    output: Output = PEOPLE,
 ) -> None:
-    """Test recorded noise: answers minus the answers without noise.
+    """Test recorded noise: updates minus the updates without noise.
 
-    Whoever knows an owner's records, the owner itself say, can compute what its answers would have
-    been without noise. Without a canary nothing is said about how far one record moves an answer.
+    Whoever knows an owner's records, the owner itself say, can compute what its updates would have
+    been without noise. Without a canary nothing is said about how far one record moves an update.
     Ends with exit code 7 if a test fails.
 
-    Examples:
+    For example:
 
         fedbourse audit residuals recorded.npy --rho 0.5 --samples 1000
 
@@ -144,15 +130,11 @@ def residuals(
     rho
         The budget of a whole run, in zCDP.
     samples
-        Records behind each answer.
-    clip
-        The norm that each record's gradient is clipped to.
+        Records behind each update.
     alpha
         The probability, at most, that honest noise fails the audit.
     seed
         Where the draw of what is compared starts, if there is too much to compare it all.
-    as_json
-        Print one JSON document with every finding, in full precision.
     """
     from fedbourse.privacy.audit import audit_residuals
 
@@ -161,7 +143,7 @@ def residuals(
     claim = _claim(rho=rho, clip=clip, samples=samples, rounds=rounds, dimension=dimension)
     first = whole_number("seed", seed, at_least=0)
     audit = audit_residuals(recorded, claim, alpha=alpha, seed=first)
-    _report(audit, {"mechanism": "recorded", "fault": None, "seed": first}, as_json)
+    _report(audit, {"mechanism": "recorded", "fault": None, "seed": first}, output)
 
 
 def _claim(*, rho: float, clip: float, samples: float, rounds: float, dimension: float) -> Claim:
@@ -189,31 +171,28 @@ def _recorded(file: Path) -> npt.NDArray[np.float64]:
         one = isinstance(loaded, np.ndarray)
         arrays = [loaded] if one else [loaded[name] for name in loaded.files]
     except Exception:  # a damaged file fails in many ways, each as little our fault
-        raise InvalidFile(f"{file} is not a whole .npy or .npz file of numbers") from None
+        raise InvalidFile(f"{file} is not a valid .npy or .npz file of numbers") from None
     if len(arrays) != 1:
         raise InvalidFile(f"{file} must hold one array; it holds {len(arrays)}")
-    found = arrays[0]
-    if found.dtype.kind not in "fiu" or found.ndim not in (2, 3) or not found.size:
+    array = arrays[0]
+    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or not array.size:
         raise InvalidFile(
             f"{file} must hold numbers of shape (runs, rounds, dimension) or (rounds, dimension); "
-            f"found {found.dtype} of shape {found.shape}"
+            f"found {array.dtype} of shape {array.shape}"
         )
-    runs: npt.NDArray[np.float64] = found.astype(np.float64).reshape((-1, *found.shape[-2:]))
+    runs: npt.NDArray[np.float64] = array.astype(np.float64).reshape((-1, *array.shape[-2:]))
     return runs
 
 
-def _report(audit: Audit, origin: dict[str, Any], as_json: bool) -> None:
+def _report(audit: Audit, origin: dict[str, Any], output: Output) -> None:
     document = _document(audit, origin)
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print(document)
+    output.show(document, _in_words)
     if not audit.passed:
         raise AuditFailed(document["verdict"])
 
 
 def _document(audit: Audit, origin: dict[str, Any]) -> dict[str, Any]:
-    from fedbourse.privacy.audit import FAULTS_IN_WORDS
+    from fedbourse.privacy.audit import FAULT_DESCRIPTIONS
 
     claim = audit.claim
     return {
@@ -243,7 +222,7 @@ def _document(audit: Audit, origin: dict[str, Any]) -> dict[str, Any]:
         "power": [
             {
                 "fault": fault,
-                "in_words": FAULTS_IN_WORDS[fault],
+                "in_words": FAULT_DESCRIPTIONS[fault],
                 "probability": power,
                 "runs_needed": audit.runs_needed(fault, power=_POWER),
             }
@@ -265,20 +244,21 @@ def _verdict(audit: Audit) -> str:
     )
 
 
-def _print(document: dict[str, Any]) -> None:
-    console = Console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("test", no_wrap=True)
-    table.add_column("fails if")
-    for name in ("p-value", "limit", "verdict"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for finding in document["findings"]:
-        word = "[green]passed[/]" if finding["passed"] else "[bold red]FAILED[/]"
-        numbers = (f"{finding[name]:.2g}" for name in ("p_value", "limit"))
-        table.add_row(finding["test"], finding["catches"], *numbers, word)
-    console.print(table)
+def _in_words(document: dict[str, Any]) -> Blocks:
+    passed, failed = Text("passed", "green"), Text("FAILED", "bold red")
+    yield table(
+        document["findings"],
+        {
+            "<test": "{test}",
+            "<fails if": "{catches}",
+            "p-value": "{p_value:.2g}",
+            "limit": "{limit:.2g}",
+            "verdict": lambda finding: passed if finding["passed"] else failed,
+        },
+    )
     shown = document["epsilon_lower_bound"]
-    lines = {
+    yield ""
+    yield {
         "watched": f"{document['runs']} runs x {document['rounds']} rounds x "
         f"{document['dimension']} numbers, with noise of sigma {document['noise_scale']:.4g}",
         "claimed": f"epsilon {document['epsilon_claimed']:.3g} about one record, at delta "
@@ -287,15 +267,13 @@ def _print(document: dict[str, Any]) -> None:
         if shown is None
         else f"epsilon {shown:.3g} about one record, at least",
     }
-    console.print()
-    for name, text in lines.items():
-        console.print(f"{name:>8}  {text}", highlight=False, soft_wrap=True)
-    console.print()
+    yield ""
     for fault in document["power"]:
-        console.print(_noticed(fault, document["runs"]), highlight=False, soft_wrap=True)
+        yield _noticed(fault, document["runs"])
     if document["passed"]:
         verdict = document["verdict"]
-        console.print(f"\n{verdict[0].upper()}{verdict[1:]}.", highlight=False, soft_wrap=True)
+        yield ""
+        yield f"{verdict[0].upper()}{verdict[1:]}."
 
 
 def _noticed(fault: dict[str, Any], runs: int) -> str:

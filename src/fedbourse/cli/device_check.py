@@ -6,17 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedbourse.cli.device_options import (
-    THE_DEVICE,
-    DeviceOptions,
-    MarketAddress,
-    address,
-    open_task,
-)
-from fedbourse.cli.server_options import Json, print_facts, print_json, print_line, print_table
+from fedbourse.cli.device_options import THE_DEVICE, DeviceOptions, MarketAddress, open_task
+from fedbourse.cli.output import PEOPLE, Blocks, Output, table
 
 if TYPE_CHECKING:
-    from fedbourse.agent import Agent, DataCheck
+    from fedbourse.device import Agent, DataCheck
 
 
 def check(
@@ -25,7 +19,7 @@ def check(
     *,
     server: MarketAddress = None,
     device: DeviceOptions = THE_DEVICE,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Show how many of your records fit a task's card, and why the others do not.
 
@@ -34,7 +28,7 @@ def check(
     before you sell. It reads the card, and sends nothing about your records to anybody. Records are
     named by their lines in a CSV file, otherwise counted from 1.
 
-    Examples:
+    For example:
 
         fedbourse device check
 
@@ -46,51 +40,38 @@ def check(
     ----------
     task
         The task's id, or latest, the newest open one; or the file of a recipe, a .json file.
-    server
-        The market's address, where the device is enrolled in several.
-    as_json
-        Print one JSON document.
     """
     with device.looking() as agent:
         if task.endswith(".json"):
-            from fedbourse.bootstrap.train_recipe import Recipe
+            from fedbourse.flower.recipe import Recipe
 
             name, result = task, agent.check_data(Recipe.read(Path(task)))
         else:
-            name = open_task(agent, task, server=address(server))
-            result = agent.check_data(agent.card(name, server=address(server)))
-    if as_json:
-        print_json({"task": name, **asdict(result)})
-    else:
-        _print_check(name, result)
+            name = open_task(agent, task, server=server)
+            result = agent.check_data(agent.card(name, server=server))
+    output.show({"task": name, **asdict(result)}, lambda _: _in_words(name, result))
 
 
-def _print_check(name: str, check: DataCheck) -> None:
+def _in_words(name: str, check: DataCheck) -> Blocks:
     if check.misfits:
-        print_table(
-            ("records", "do not fit", "column", "first at", "which holds"),
-            (
-                (
-                    group.count,
-                    group.reason,
-                    group.column or "",
-                    ", ".join(map(str, group.rows)),
-                    group.shown,
-                )
-                for group in check.misfits
-            ),
-            left="do not fit,column,which holds",
+        yield table(
+            check.misfits,
+            {
+                "records": lambda group: group.count,
+                "<do not fit": lambda group: group.reason,
+                "<column": lambda group: group.column or "",
+                "first at": lambda group: ", ".join(map(str, group.rows)),
+                "<which holds": lambda group: group.shown,
+            },
         )
-        print_line("")
-    print_facts(
-        {
-            "task": name,
-            "records": fit_sentence(check),
-            "used": used_sentence(check),
-            "who knows": "you alone: nothing of this leaves your device, and what it says to the "
-            "market is the same whatever your records hold",
-        }
-    )
+        yield ""
+    yield {
+        "task": name,
+        "records": fit_sentence(check),
+        "used": used_sentence(check),
+        "who knows": "you alone: nothing of this leaves your device, and what it says to the "
+        "market is the same whatever your records hold",
+    }
 
 
 def check_of(agent: Agent, task: str, *, server: str | None) -> DataCheck | None:

@@ -11,20 +11,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from fedbourse.cli.server_options import read_bytes
-from fedbourse.errors import InvalidFile, InvalidInput, NotFound
+from fedbourse.cli.server_options import checked_task
+from fedbourse.errors import NotFound
 from fedbourse.privacy.loss import PrivacyLoss, losses_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from fedbourse.agent import Agent, Deal, Entry, Market
+    from cyclopts import Token
+
+    from fedbourse.device import Agent, Deal, KnownMarket, SpendEntry
 
 DEVICE, DEAL = (Group.create_ordered(name) for name in ("Device", "Deal"))
-_TOKEN_BYTES_MAX = 4096
 EXAMPLE_SAMPLES = 1000
 """The records of a task, where there is none yet that says how many it asks for."""
-MarketAddress = Annotated[str | None, Parameter(name="--server", group=DEVICE)]
+
+
+def _as_remembered(_type: object, tokens: Sequence[Token]) -> str:
+    """Return a market's address as it was remembered when the device enrolled."""
+    return tokens[0].value.rstrip("/")
+
+
+Address = Annotated[str, Parameter(converter=_as_remembered)]
+_MARKET_HELP = "The market's address, where the device is enrolled in several."
+MarketAddress = Annotated[
+    str | None,
+    Parameter(name="--server", group=DEVICE, help=_MARKET_HELP, converter=_as_remembered),
+]
+_OWN_TASK_HELP = "The task's id, or latest, the one that was joined last."
+OwnTask = Annotated[str, Parameter(help=_OWN_TASK_HELP)]
+OpenTask = Annotated[str, Parameter(help="The task's id, or latest, the newest open one.")]
 
 
 @Parameter(name="*", group=DEVICE)
@@ -42,13 +58,13 @@ class DeviceOptions:
 
     def looking(self) -> Agent:
         """Open the folder to look into it, whoever is selling from it meanwhile."""
-        from fedbourse.agent import Agent
+        from fedbourse.device import Agent
 
         return Agent(self.folder, read_only=True)
 
     def selling(self, on_event: Callable[[dict[str, Any]], None] = lambda event: None) -> Agent:
         """Open the folder to sell from it, as the only process that does."""
-        from fedbourse.agent import Agent
+        from fedbourse.device import Agent
 
         return Agent(self.folder, on_event=on_event)
 
@@ -56,49 +72,27 @@ class DeviceOptions:
 THE_DEVICE = DeviceOptions()
 
 
-def address(server: str | None) -> str | None:
-    """Return a market's address as it was remembered when the device enrolled."""
-    return None if server is None else server.rstrip("/")
-
-
-def token_in(file: Path) -> str:
-    """Return the one token that a file holds; - is standard input."""
-    words = read_bytes(file, at_most=_TOKEN_BYTES_MAX).split()
-    if len(words) != 1 or not words[0].isascii():
-        raise InvalidFile(f"{file} must hold one token and nothing else; it does not")
-    return words[0].decode("ascii")
-
-
 def open_task(agent: Agent, task: str, *, server: str | None) -> str:
     """Return a task's id; ``latest`` is the newest one that is open."""
     if task != "latest":
-        return known_task(task)
-    found = agent.tasks("open", server=server, at_most=1)
-    if not found:
+        return checked_task(task)
+    tasks = agent.tasks("open", server=server, at_most=1)
+    if not tasks:
         raise NotFound("no task is open that could be the latest")
-    return str(found[0]["task"])
+    return str(tasks[0]["task"])
 
 
 def own_deal(agent: Agent, task: str) -> Deal:
     """Return the device's deal about a task; ``latest`` is about the newest task."""
     if task != "latest":
-        return agent.deal_of(known_task(task))
+        return agent.deal_of(checked_task(task))
     deals = agent.deals.deals()
     if not deals:
         raise NotFound("the device has no deal yet; fedbourse device join makes one")
     return deals[-1]
 
 
-def known_task(task: str) -> str:
-    """Return a task's id, or say what one looks like."""
-    if len(task) != 24 or not set(task) <= set("0123456789abcdef"):
-        raise InvalidInput(
-            f"TASK must be the 24 digits of a task's id, or latest; found {task!r:.60}"
-        )
-    return task
-
-
-def market_of(agent: Agent, deal: Deal) -> Market:
+def market_of(agent: Agent, deal: Deal) -> KnownMarket:
     """Return the market of a deal."""
     return next(each for each in agent.deals.markets() if each.key == deal.market)
 
@@ -126,7 +120,7 @@ def lifetime_text(document: dict[str, Any]) -> str:
     )
 
 
-def deal_document(agent: Agent, entry: Entry) -> dict[str, Any]:
+def deal_document(agent: Agent, entry: SpendEntry) -> dict[str, Any]:
     """Return one deal: what was sold, for whom, what it cost and what it brought."""
     deal, spent = entry.deal, float(entry.spent)
     sold_loss = PrivacyLoss.of(entry.budget, samples=entry.samples)
@@ -139,12 +133,12 @@ def deal_document(agent: Agent, entry: Entry) -> dict[str, Any]:
         "buyer": deal.buyer,
         "state": deal.state,
         "outcome": deal.outcome,
-        "value_reported": deal.wish.report_value,
+        "value_reported": deal.strategy.report_value,
         "budget": entry.budget,
         "samples": entry.samples,
         **sold_loss.document(),
         "rounds": deal.card.rounds,
-        "answered": entry.answered,
+        "delivered": entry.delivered,
         "receipts": entry.receipts,
         "spent": spent,
         **spent_loss.document("spent_"),

@@ -8,32 +8,33 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
-from fedbourse.cli.account import account_app
+from fedbourse.cli.account import account_app, payout_app
 from fedbourse.cli.audit import audit_app
 from fedbourse.cli.demo import demo
 from fedbourse.cli.demo_network import demo_network
 from fedbourse.cli.device import device_app
+from fedbourse.cli.device_advise import advise
 from fedbourse.cli.device_check import check
-from fedbourse.cli.device_deals import join, run, withdraw
+from fedbourse.cli.device_deals import join, leave, run
 from fedbourse.cli.device_results import ledger
 from fedbourse.cli.device_results import verify as device_verify
-from fedbourse.cli.payout import payout_app
 from fedbourse.cli.rotate_key import rotate_key
 from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
 from fedbourse.cli.study import study_app
 from fedbourse.cli.study_accuracy import accuracy
+from fedbourse.cli.study_aggregation import aggregation
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_deviations import deviations
-from fedbourse.cli.study_weights import weights
+from fedbourse.cli.study_evidence import evidence
 from fedbourse.cli.task import task_app
 from fedbourse.cli.task_card import card
-from fedbourse.cli.task_results import drift, model, report, watch
+from fedbourse.cli.task_results import model, monitoring, report, watch
 from fedbourse.cli.task_what_if import what_if
 from fedbourse.cli.token import token_app
 from fedbourse.cli.train import train_app
 from fedbourse.cli.verify import verify
-from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput, NotSignedIn
+from fedbourse.errors import CannotWrite, FedbourseError, InvalidInput, Unauthenticated
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ for command in (
     verify,
 ):
     app.command(command)
-for deal in (check, join, run, withdraw, ledger, device_verify):
+for deal in (advise, check, join, run, leave, ledger, device_verify):
     device_app.command(deal)
-for result in (card, what_if, watch, report, drift, model):
+for result in (card, what_if, watch, report, monitoring, model):
     task_app.command(result)
-for study in (accuracy, calibrate, weights, deviations):
+for study in (accuracy, calibrate, aggregation, deviations, evidence):
     study_app.command(study)
 
 
@@ -105,7 +106,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
             return f"{' '.join(str(error).split())} (see --help)", InvalidInput.exit_code
-        case NotSignedIn() if "device" not in sys.argv[1:2]:
+        case Unauthenticated() if "device" not in sys.argv[1:2]:
             hint = "a token comes from --token-file, FEDBOURSE_TOKEN_FILE or FEDBOURSE_TOKEN"
             return f"{error} ({hint})", error.exit_code
         case FedbourseError():

@@ -8,14 +8,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from fedbourse.cli.server_options import Json, moment, print_facts, print_json
+from fedbourse.cli.output import PEOPLE, Output, moment
 
 
 def rotate_key(
     *,
     folder: Path = Path("market"),
     database: Annotated[str | None, Parameter(env_var="FEDBOURSE_DATABASE")] = None,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Replace the market's key by a new one (for its operator; the market must be stopped).
 
@@ -26,7 +26,7 @@ def rotate_key(
     The old key is kept in the folder under another name: it is needed only to go back to a backup
     from before.
 
-    Examples:
+    For example:
 
         fedbourse rotate-key
 
@@ -38,17 +38,17 @@ def rotate_key(
         The market's folder.
     database
         As for serve: by default the SQLite file in the folder.
-    as_json
-        Print one JSON document.
     """
-    from fedbourse.bootstrap.machine import MarketSettings
-    from fedbourse.bootstrap.market_key import rotate_market_key
+    from fedbourse.app.configuration import MarketSettings
+    from fedbourse.app.market_key import rotate_market_key
 
     settings = MarketSettings(folder=folder, database=database)
     rotation = rotate_market_key(settings.folder, settings.database_url)
-    if as_json:
-        print_json(asdict(rotation))
-        return
-    print_facts(
-        {"old key": rotation.old, "new key": rotation.new, "from": f"{moment(rotation.at_ms)} UTC"}
+    output.show(
+        asdict(rotation),
+        lambda keys: {
+            "old key": keys["old"],
+            "new key": keys["new"],
+            "from": f"{moment(keys['at_ms'])} UTC",
+        },
     )

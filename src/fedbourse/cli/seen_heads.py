@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fedbourse.cli.server_options import check_writable, read_bytes, write_bytes
-from fedbourse.errors import InvalidFile, InvalidInput, NotFound, Unreachable
+from fedbourse.cli.files import check_writable, read_bytes, write_bytes
+from fedbourse.encoding.strict_json import read_json
+from fedbourse.errors import InvalidFile, InvalidInput, NotFound, ProtocolError
+from fedbourse.market.audit import SeenHead, verify_head
 from fedbourse.market.heads import MARKET_LOG
-from fedbourse.market.verify import SignedHead, verify_head
-from fedbourse.wire.json_body import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from fedbourse.market.audit import Check
     from fedbourse.market.heads import Head
-    from fedbourse.market.verify import Check
-    from fedbourse.wire.connection import Connection
+    from fedbourse.protocol.connection import Connection
 
 _FILE_BYTES_MAX = 16 * 2**20
 _AT_ONCE = 1000
@@ -27,10 +27,9 @@ _AT_ONCE = 1000
 class SeenHeads:
     """Heads that were kept, and those that the market shows now."""
 
-    def __init__(self, seen: Sequence[SignedHead], stored: Sequence[SignedHead]) -> None:
-        """Compare with all of these heads; ``stored`` are those that a file is to keep."""
+    def __init__(self, seen: Sequence[SeenHead], stored: Sequence[SeenHead]) -> None:
         self._seen, self._stored = (*seen, *stored), stored
-        self._present: list[SignedHead] = []
+        self._present: list[SeenHead] = []
 
     @classmethod
     def read(cls, seen: Sequence[Path], save_seen: Path | None) -> SeenHeads:
@@ -52,28 +51,33 @@ class SeenHeads:
 
         ``read`` is where a log ended that was just read from its beginning.
         """
-        checks = []
+        checks, keys = [], {each.public_key for each in self._seen}
+        rotations: object = None
         for of in logs:
-            own = [each for each in self._seen if each.head.of == of]
             present = _present(connection, of)
-            seen = [each.head for each in own]
-            seen += [read] if read is not None and read.of == of else []
-            first = min((head.length for head in seen), default=0)
+            heads = [each.head for each in self._seen if each.head.of == of]
+            heads += [read] if read is not None and read.of == of else []
+            first = min((head.length for head in heads), default=0)
             links = list(_links(connection, of, first=first, present=present))
-            keys = {each.public_key for each in own}
-            checks.append(verify_head(of, seen=seen, keys=keys, present=present, links=links))
+            if rotations is None and present is not None and keys - {present.public_key}:
+                rotations = _rotations(connection)
+            checks.append(
+                verify_head(
+                    of, seen=heads, keys=keys, present=present, links=links, rotations=rotations
+                )
+            )
             if present is not None:
                 self._present.append(present)
         return checks
 
     def save(self, path: Path) -> None:
         """Store the heads that the market showed; those of other logs stay."""
-        kept = {each.head.of: each for each in (*self._stored, *self._present)}
-        document = {"heads": [kept[of].document for of in sorted(kept)]}
+        heads = {each.head.of: each for each in (*self._stored, *self._present)}
+        document = {"heads": [heads[of].document for of in sorted(heads)]}
         write_bytes(path, json.dumps(document, indent=1).encode() + b"\n")
 
 
-def _read(path: Path) -> list[SignedHead]:
+def _read(path: Path) -> list[SeenHead]:
     """Return the heads in a file, each signed with the key beside it."""
     content = read_bytes(path, at_most=_FILE_BYTES_MAX)
     try:
@@ -81,7 +85,7 @@ def _read(path: Path) -> list[SignedHead]:
         listed = document.get("heads") if isinstance(document, dict) else None
         if not isinstance(listed, list):
             raise InvalidInput("it has no list of heads")
-        heads = [SignedHead.of(each) for each in listed]
+        heads = [SeenHead.of(each) for each in listed]
     except InvalidInput as error:
         raise InvalidFile(f"{path} is not a file that --save-seen wrote: {error}") from None
     for each in heads:
@@ -93,26 +97,34 @@ def _read(path: Path) -> list[SignedHead]:
     return heads
 
 
-def _present(connection: Connection, of: str) -> SignedHead | None:
+def _present(connection: Connection, of: str) -> SeenHead | None:
     try:
         document = connection.get(_path(of, "/head"))
     except NotFound:
         return None
     try:
-        return SignedHead.of(document)
+        return SeenHead.of(document)
     except InvalidInput as error:
         where = connection.server_url
-        raise Unreachable(f"{where} does not answer like a market: {error}") from None
+        raise ProtocolError(f"{where} sends an invalid document: {error}") from None
+
+
+def _rotations(connection: Connection) -> object:
+    """Return the market's statements that a key took another's place, as it shows them."""
+    document = connection.get("/v1/market")
+    return document.get("rotations") or () if isinstance(document, dict) else ()
 
 
 def _links(
-    connection: Connection, of: str, *, first: int, present: SignedHead | None
+    connection: Connection, of: str, *, first: int, present: SeenHead | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the links from the first one that was not seen, up to those that are claimed."""
     last = 0 if present is None else present.head.length
     while first < last:
-        asked = {"after": first - 1, "limit": min(_AT_ONCE, last - first)}
-        page = connection.get(_path(of, "" if of == MARKET_LOG else "/events"), asked)["events"]
+        parameters = {"after": first - 1, "limit": min(_AT_ONCE, last - first)}
+        page = connection.get(_path(of, "" if of == MARKET_LOG else "/events"), parameters)[
+            "events"
+        ]
         if not page:
             return
         yield from page

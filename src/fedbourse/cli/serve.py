@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.server_options import plain, print_json
+from fedbourse.cli.output import OUTPUT, PEOPLE, Output, print_note
 from fedbourse.units import micro_credits, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-    from fedbourse.bootstrap.demo_market import DemoReady
-    from fedbourse.bootstrap.market import Ready
+    from fedbourse.app.server import Ready
+    from fedbourse.demos.market import DemoReady
 
-_MARKET, _NETWORK, _OUTPUT = (
-    Group.create_ordered(name) for name in ("Market", "Network", "Output")
-)
+_MARKET, _NETWORK = (Group.create_ordered(name) for name in ("Market", "Network"))
 
 
 def serve(
@@ -34,12 +32,13 @@ def serve(
     fund_pays_to: Annotated[
         str | None, Parameter(group=_MARKET, env_var="FEDBOURSE_FUND_PAYS_TO")
     ] = None,
-    least_withdrawal: Annotated[
-        str, Parameter(group=_MARKET, env_var="FEDBOURSE_LEAST_WITHDRAWAL")
+    min_withdrawal: Annotated[
+        str, Parameter(group=_MARKET, env_var="FEDBOURSE_MIN_WITHDRAWAL")
     ] = "0.01",
     payouts_per_day: Annotated[
         Whole, Parameter(group=_MARKET, env_var="FEDBOURSE_PAYOUTS_PER_DAY")
     ] = 10,
+    payments: Annotated[str, Parameter(group=_MARKET, env_var="FEDBOURSE_PAYMENTS")] = "manual",
     host: Annotated[str, Parameter(group=_NETWORK)] = "127.0.0.1",
     port: Annotated[Whole, Parameter(group=_NETWORK)] = 8417,
     workers: Annotated[Whole, Parameter(group=_NETWORK)] = 1,
@@ -50,17 +49,17 @@ def serve(
     public_host: Annotated[
         list[str] | None, Parameter(group=_NETWORK, negative=(), consume_multiple=False)
     ] = None,
-    access_log: Annotated[bool, Parameter(negative=(), group=_OUTPUT)] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
+    access_log: Annotated[bool, Parameter(negative=(), group=OUTPUT)] = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Serve a market until it is stopped (Ctrl-C, or SIGTERM).
 
     Everything it keeps lies in one folder: its key, its database (one SQLite file), the operator's
-    first token, and the payments that came in and are to go out. Once it answers, it prints one
+    first token, and the payments that came in and are to go out. Once it responds, it prints one
     line: its address, its public key, and where the operator's token lies. The address is also that
     of the dashboard.
 
-    Examples:
+    For example:
 
         fedbourse serve
 
@@ -76,7 +75,7 @@ def serve(
         The market's folder; it is made if need be, for its user alone. Without it: market, and
         with --demo market-demo.
     demo
-        Fill the market with made-up tasks, people and play money, to look at on this machine: a
+        Fill the market with simulated tasks, people and play money, to look at on this machine: a
         finished task, one in training and an open one, within a minute.
     database
         sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME; by default an SQLite file in
@@ -89,10 +88,13 @@ def serve(
         Whom the fund is paid out to, in words: the fund takes the pay of rounds that devices did
         not deliver. Everybody reads it on the market's page, and each task pins it when it opens.
         Without it the money stays in the fund, out of which no command takes any.
-    least_withdrawal
+    min_withdrawal
         The smallest withdrawal, in credits: each costs you a payment.
     payouts_per_day
         How often each account may withdraw within 24 hours.
+    payments
+        The payment adapter that brings money in and out: manual, two files that you read and
+        write, or one that an installed package adds.
     host
         The address to listen on. One that can be reached from elsewhere needs TLS, or a proxy.
     port
@@ -112,10 +114,8 @@ def serve(
         for another market are refused.
     access_log
         Log every request, on standard error.
-    as_json
-        Print the line as a JSON document.
     """
-    from fedbourse.bootstrap.market import MarketSettings, serve_market
+    from fedbourse.app.server import MarketSettings, serve_market
 
     settings = MarketSettings(
         folder=folder or Path("market-demo" if demo else "market"),
@@ -130,30 +130,23 @@ def serve(
         public_hosts=tuple(public_host or ()),
         access_log=access_log,
         new_operator_token=new_operator_token,
-        least_withdrawal_micro=micro_credits(least_withdrawal),
+        min_withdrawal_micro=micro_credits(min_withdrawal),
         payouts_per_day=whole_number("payouts_per_day", payouts_per_day, at_least=1),
+        payments=payments,
         demo=demo,
     )
     if fund_pays_to is not None:
         settings = replace(settings, fund_pays_to=fund_pays_to)
     if demo:
-        from fedbourse.bootstrap.demo_market import serve_demo
+        from fedbourse.demos.market import serve_demo
 
-        said = _say_demo_json if as_json else _say_demo
-        serve_demo(settings, on_ready=said, on_step=_say_step)
+        serve_demo(
+            settings,
+            on_ready=lambda ready: output.show(_demo_document(ready), _demo_lines),
+            on_step=lambda sentence: print_note(f"- {sentence}"),
+        )
         return
-    serve_market(settings, on_ready=_say_json if as_json else _say)
-
-
-def _say(ready: Ready) -> None:
-    token = ready.operator_token
-    said = f"the operator's token is in {token}" if token else "an operator holds a token already"
-    line = f"fedbourse market at {ready.url}, public key {ready.public_key}; {said}"
-    print(plain(line), flush=True)
-
-
-def _say_json(ready: Ready) -> None:
-    print_json(_document(ready))
+    serve_market(settings, on_ready=lambda ready: output.show(_document(ready), _line))
 
 
 def _document(ready: Ready) -> dict[str, Any]:
@@ -166,23 +159,25 @@ def _document(ready: Ready) -> dict[str, Any]:
     }
 
 
-def _say_demo(ready: DemoReady) -> None:
-    from fedbourse.bootstrap.demo_market import PARTIES
-
-    url, folder = ready.market.url, ready.market.folder
-    print(plain(f"fedbourse demonstration at {url} (open it in a browser), in {folder}"))
-    print("All in it is made up: people, data, tasks. Its money is play money.")
-    print(f"To sign in at {url}/sign-in, as")
-    for kind, token in ready.tokens.items():
-        print(plain(f"  {kind:9} {PARTIES[kind]:14} {token}"))
-    print(plain(f"Records of the buyer's own, to judge a model by on its page: {ready.records}"))
-    print("Ctrl-C ends it; the same command goes on where it was.", flush=True)
+def _line(market: dict[str, Any]) -> str:
+    file = market["operator_token_file"]
+    token = f"the operator's token is in {file}" if file else "an operator holds a token already"
+    return f"fedbourse market at {market['url']}, public key {market['public_key']}; {token}"
 
 
-def _say_demo_json(ready: DemoReady) -> None:
+def _demo_document(ready: DemoReady) -> dict[str, Any]:
     made = {"demo": True, "tokens": ready.tokens, "records": str(ready.records)}
-    print_json(_document(ready.market) | made)
+    return _document(ready.market) | made
 
 
-def _say_step(sentence: str) -> None:
-    print(plain(f"- {sentence}"), file=sys.stderr, flush=True)
+def _demo_lines(market: dict[str, Any]) -> Iterator[str]:
+    from fedbourse.demos.market import PARTIES
+
+    url, folder = market["url"], market["folder"]
+    yield f"fedbourse demonstration at {url} (open it in a browser), in {folder}"
+    yield "All in it is made up: people, data, tasks. Its money is play money."
+    yield f"To sign in at {url}/sign-in, as"
+    for kind, token in market["tokens"].items():
+        yield f"  {kind:9} {PARTIES[kind]:14} {token}"
+    yield f"Records of the buyer's own, to evaluate a model on its page: {market['records']}"
+    yield "Ctrl-C ends it; the same command goes on where it was."

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
-from rich.console import Console
 
-from fedbourse.cli.option_values import Whole, number_or_best
-from fedbourse.cli.server_options import print_table
-from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read, unlisted
+from fedbourse.cli.option_values import Clip, Rounds, StepSize, Whole, number_or_best
+from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Output, table
+from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read
 from fedbourse.errors import InvalidInput
 from fedbourse.files.column_file import read_column
 from fedbourse.game import Accuracy, Offer, Stream, Training, best_reward
@@ -23,12 +21,12 @@ from fedbourse.version import __version__
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_OWNERS, _REWARD, _TRAINING, _OUTPUT = (
-    Group.create_ordered(name) for name in ("Owners", "Reward", "Training", "Output")
+
+_OWNERS, _REWARD, _TRAINING = (
+    Group.create_ordered(name) for name in ("Owners", "Reward", "Training")
 )
 
 CostName = Literal["linear", "quadratic", "exponential", "paper-exponential"]
-_NUMBERS = ("value", "budget", "payment", "utility", "noise_scale", "epsilon")
 ModelName = Literal["paper", "population", "averaged", "precision"]
 
 
@@ -47,19 +45,19 @@ def solve(
     chance: Annotated[float, Parameter(group=_REWARD)] = 0.5,
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
-    weight: Annotated[float, Parameter(group=_REWARD)] = 20.0,
+    accuracy_value: Annotated[float, Parameter(group=_REWARD)] = 20.0,
     pay_for: Annotated[Literal["budget", "information"], Parameter(group=_REWARD)] = "budget",
     dimension: Annotated[Whole, Parameter(group=_TRAINING)] = 1000,
-    step_size: Annotated[float, Parameter(group=_TRAINING)] = 0.1,
-    iterations: Annotated[Whole, Parameter(group=_TRAINING)] = 500,
+    step_size: Annotated[StepSize, Parameter(group=_TRAINING)] = 0.1,
+    iterations: Annotated[Rounds, Parameter(group=_TRAINING)] = 500,
     samples: Annotated[str, Parameter(group=_TRAINING)] = "1000",
-    clip: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
-    rows: Annotated[Whole, Parameter(group=_OUTPUT)] = 20,
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)] = False,
+    clip: Annotated[Clip, Parameter(group=_TRAINING)] = 1.0,
+    rows: Annotated[Whole, Parameter(group=OUTPUT)] = 20,
+    output: Output = PEOPLE,
 ) -> None:
     """Solve a game: who takes part, with which budget, for what pay, at which reward.
 
-    Examples:
+    For example:
 
         fedbourse solve --uniform 1:5 --owners 1000
 
@@ -100,24 +98,16 @@ def solve(
         The accuracy without noise.
     noise_coefficient
         What all noise counts for; `fedbourse study calibrate` fits it.
-    weight
+    accuracy_value
         What an accuracy of 1 is worth to the buyer, in units of reward.
     pay_for
         Pay in proportion to the budget, or to the information: samples^2 times the budget.
     dimension
         How many parameters the model has.
-    step_size
-        The step size of training.
-    iterations
-        How many rounds of training.
     samples
-        Records behind each owner's answers: a number or FILE[:COLUMN].
-    clip
-        The norm that each record's gradient is clipped to.
+        Records behind each owner's updates: a number or FILE[:COLUMN].
     rows
         How many participants the table shows, the largest budgets first.
-    as_json
-        Print one JSON document with every participant, in full precision.
     """
     people = owners_of(values, uniform, owners, seed, names)
     if isinstance(people.data, Stream):
@@ -133,7 +123,7 @@ def solve(
         clip=clip,
     )
     model = Accuracy(accuracy, chance=chance, ceiling=ceiling, noise=noise_coefficient)
-    weight = number("weight", weight, above=0)
+    accuracy_value = number("accuracy_value", accuracy_value, above=0)
     game: dict[str, Any] = {
         "cost": cost,
         "entry_cost": _number_or_column("entry-cost", entry_cost, "entry_cost"),
@@ -141,37 +131,36 @@ def solve(
         "pay_for": pay_for,
     }
     buyer = Buyer(
-        training, weight, model, cost_named(cost), game["entry_cost"], game["caps"], pay_for
+        training, accuracy_value, model, cost_named(cost), game["entry_cost"], game["caps"], pay_for
     )
-    given = number_or_best(reward)
-    amount = None if given is None else number("reward", given, above=0)
+    amount = number_or_best("reward", reward)
     with shown_while_read(people) as data:
         if amount is None:
-            offer: Offer = best_reward(data, training, weight=weight, accuracy=model, **game)
+            offer: Offer = best_reward(
+                data, training, accuracy_value=accuracy_value, accuracy=model, **game
+            )
         else:
             offer = _at(amount, buyer, data)
-        found = offer.equilibrium
-        not_listed = unlisted(people, found)
-        rows_shown = (
-            [] if not_listed else listed(people, found, training, None if as_json else shown)
-        )
-        regret = found.regret
+        solution = offer.equilibrium
+        # A document has every participant, in full precision.
+        rows_shown, not_listed = listed(people, solution, training, None if output.json else shown)
+        regret = solution.certify()
     document = {
-        "reward": found.reward,
-        "participants": found.count,
-        "threshold": found.threshold,
-        "total_budget": found.total_budget,
+        "reward": solution.reward,
+        "participants": solution.count,
+        "cutoff": solution.cutoff,
+        "total_budget": solution.total_budget,
         "server_utility": offer.utility,
         "accuracy": offer.accuracy,
         "regret": regret,
         "reason": offer.reason,
-        "owners_asked": found.owners,
+        "owners_asked": solution.owners,
         "reward_method": offer.method,
-        "equilibrium_method": found.method,
+        "equilibrium_method": solution.method,
         "cost": cost,
         "accuracy_model": accuracy,
         "pay_for": pay_for,
-        "weight": weight,
+        "accuracy_value": accuracy_value,
         "chance": chance,
         "ceiling": ceiling,
         "noise_coefficient": noise_coefficient,
@@ -185,10 +174,7 @@ def solve(
         "unlisted": not_listed,
         "owners": rows_shown,
     }
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print(document, shown)
+    output.show(document, lambda document: _in_words(document, shown))
 
 
 def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArray[Any]:
@@ -205,13 +191,13 @@ def _number_or_column(name: str, text: str, *columns: str) -> float | npt.NDArra
 
 def _at(reward: float, buyer: Buyer, values: object) -> Offer:
     """Return what a given reward buys."""
-    found = buyer.equilibrium(values, reward)
-    precisions, weights = buyer.precisions(found)
+    solution = buyer.equilibrium(values, reward)
+    precisions, multiplicities = buyer.precisions(solution)
     return Offer(
         reward=reward,
-        utility=buyer.utility(precisions, weights, found.owners, reward),
-        accuracy=buyer.accuracy.of(precisions, found.owners, weights),
-        equilibrium=found,
+        utility=buyer.utility(precisions, multiplicities, solution.owners, reward),
+        accuracy=buyer.accuracy.of(precisions, solution.owners, multiplicities),
+        equilibrium=solution,
         method="given",
         reason="",
     )
@@ -221,15 +207,14 @@ def _refuse_unstreamed(
     cost: str, reward: str, *, entry_cost: str, caps: str | None, pay_for: str, samples: str
 ) -> None:
     """Refuse what needs all values in memory."""
-    known = cost_named(cost)
+    function = cost_named(cost)
     wrong = {
         "--caps": caps is not None,
-        f"--entry-cost {entry_cost}": _is_no_number(entry_cost) or float(entry_cost) != 0,
-        f"--samples {samples}": _is_no_number(samples),
+        f"--entry-cost {entry_cost}": not _is_number(entry_cost) or float(entry_cost) != 0,
+        f"--samples {samples}": not _is_number(samples),
         f"--pay-for {pay_for}": pay_for != "budget",
-        f"--cost {cost}": bool(known.entry),
-        f"--reward best with --cost {cost}": number_or_best(reward) is None
-        and known.degree is None,
+        f"--cost {cost}": bool(function.entry),
+        f"--reward best with --cost {cost}": reward == "best" and function.degree is None,
     }
     for option, is_wrong in wrong.items():
         if is_wrong:
@@ -239,12 +224,12 @@ def _refuse_unstreamed(
             )
 
 
-def _is_no_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _name(owner: dict[str, Any]) -> str:
@@ -254,22 +239,29 @@ def _name(owner: dict[str, Any]) -> str:
     return str(owner.get("name", owner["index"]))
 
 
-def _print(document: dict[str, Any], rows: int) -> None:
-    console = Console()
-    people = document["owners"]
-    if people:
-        print_table(
-            ("owner", "value", "budget rho", "pay", "utility", "noise sigma", "epsilon"),
-            [(_name(owner), *(f"{owner[key]:.6g}" for key in _NUMBERS)) for owner in people],
+def _in_words(document: dict[str, Any], rows: int) -> Blocks:
+    if document["owners"]:
+        yield table(
+            document["owners"],
+            {
+                "owner": _name,
+                "value": "{value:.6g}",
+                "budget rho": "{budget:.6g}",
+                "pay": "{payment:.6g}",
+                "utility": "{utility:.6g}",
+                "noise sigma": "{noise_scale:.6g}",
+                "epsilon": "{epsilon:.6g}",
+            },
         )
         count = document["participants"]
         if count > rows:
-            console.print(f"... and {count - rows} more (--rows {count} shows all)")
-        console.print()
+            yield f"... and {count - rows} more (--rows {count} shows all)"
+        yield ""
     elif document["unlisted"]:
-        console.print(f"{document['unlisted']}\n", highlight=False, soft_wrap=True)
-    tau = document["threshold"] if document["pay_for"] == "budget" else None
-    lines = {
+        yield document["unlisted"]
+        yield ""
+    tau = document["cutoff"] if document["pay_for"] == "budget" else None
+    facts: dict[str, object] = {
         "reward": f"{document['reward']:.6g} ({document['reward_method']})",
         "participants": f"{document['participants']} of {document['owners_asked']} owners"
         + (f", those with a value below {tau:.6g}" if tau is not None else ""),
@@ -282,8 +274,8 @@ def _print(document: dict[str, Any], rows: int) -> None:
         "method": document["equilibrium_method"],
     }
     if not document["reward"]:
-        lines = {name: lines[name] for name in ("participants", "accuracy", "buyer's utility")}
-    for name, text in lines.items():
-        console.print(f"{name:>16}  {text}", highlight=False, soft_wrap=True)
+        facts = {name: facts[name] for name in ("participants", "accuracy", "buyer's utility")}
+    yield facts
     if document["reason"]:
-        console.print(f"\n{document['reason']}", highlight=False, soft_wrap=True)
+        yield ""
+        yield document["reason"]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from fedbourse.game import Chunk, Equilibrium, Training
     from fedbourse.game.columns import FloatArray
+    from fedbourse.game.profile import Profile
 
 STREAMED_ABOVE = 256 << 20
 """Bytes of a file that is not read as a whole."""
@@ -39,7 +40,7 @@ LISTED = 10**6
 
 
 @dataclass(frozen=True)
-class Owners:
+class OwnerColumns:
     """The owners' values: a column, or a stream; and what owners are called, if that is known."""
 
     data: Stream | npt.NDArray[Any]
@@ -50,22 +51,22 @@ class Owners:
 
 def owners_of(
     values: str | None, uniform: str | None, owners: float | None, seed: float, names: str | None
-) -> Owners:
+) -> OwnerColumns:
     """Return the owners that the options give."""
     if (values is None) == (uniform is None):
         raise InvalidInput("give the owners' values by one of --values and --uniform")
     if values is None:
         if names is not None:
             raise InvalidInput("--names goes with --values; values that are drawn have no names")
-        return Owners(_drawn(str(uniform), owners, seed))
+        return OwnerColumns(_drawn(str(uniform), owners, seed))
     if owners is not None:
         raise InvalidInput("--owners goes with --uniform; a file says itself how many there are")
     path, column = split_spec(values)
     if _is_streamed(path):
-        return Owners(owners_in(path, column=column, names=names), named=names is not None)
-    found = positive("values", read_column(values, "value", "values"))
-    called = None if names is None else read_names(path, names)
-    return Owners(found, named=names is not None, names=called)
+        return OwnerColumns(owners_in(path, column=column, names=names), named=names is not None)
+    column_values = positive("values", read_column(values, "value", "values"))
+    owner_names = None if names is None else read_names(path, names)
+    return OwnerColumns(column_values, named=names is not None, names=owner_names)
 
 
 def _is_streamed(path: str) -> bool:
@@ -88,7 +89,7 @@ def _drawn(uniform: str, owners: float | None, seed: float) -> npt.NDArray[Any]:
 
 
 @contextmanager
-def shown_while_read(owners: Owners) -> Iterator[Stream | npt.NDArray[Any]]:
+def shown_while_read(owners: OwnerColumns) -> Iterator[Stream | npt.NDArray[Any]]:
     """Yield the values; while a stream is read, a terminal shows how far."""
     if not isinstance(owners.data, Stream):
         yield owners.data
@@ -111,35 +112,43 @@ def shown_while_read(owners: Owners) -> Iterator[Stream | npt.NDArray[Any]]:
         yield Stream(read, again=stream.again)
 
 
-def unlisted(owners: Owners, found: Equilibrium) -> str:
-    """Say why those who take part cannot be listed; nothing where they can."""
+def listed(
+    owners: OwnerColumns, solution: Equilibrium, training: Training, largest: int | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return participants in order, or some with the largest budgets, these first.
+
+    Those of a stream may be too many: then there are none, and a sentence says why.
+    """
     if not isinstance(owners.data, Stream):
-        return ""
-    if found.count > LISTED:
-        return (
+        return _rows(owners, solution, solution.profile(), training, largest), ""
+    if solution.count > LISTED:
+        return [], (
             f"those who take part are not listed, as they are more than {LISTED}: "
             "Equilibrium.budgets_of, in Python, reads them out chunk by chunk"
         )
     try:
-        found.participants  # noqa: B018
+        profile = solution.profile()
     except InvalidGame as error:
-        return f"those who take part are not listed: {error}"
-    return ""
+        return [], f"those who take part are not listed: {error}"
+    return _rows(owners, solution, profile, training, largest), ""
 
 
-def listed(
-    owners: Owners, found: Equilibrium, training: Training, largest: int | None
+def _rows(
+    owners: OwnerColumns,
+    solution: Equilibrium,
+    profile: Profile,
+    training: Training,
+    largest: int | None,
 ) -> list[dict[str, Any]]:
-    """Return participants in order; or some with the largest budgets, these first."""
-    some: Any = slice(None) if largest is None else np.argsort(-found.budgets)[:largest]
-    places, budgets = found.participants[some], found.budgets[some]
+    some: Any = slice(None) if largest is None else np.argsort(-profile.budgets)[:largest]
+    places, budgets = profile.participants[some], profile.budgets[some]
     fields = {
         "index": places,
-        **_called(owners, found, some),
-        "value": _values(owners, found)[some],
+        **_names(owners, solution, some),
+        "value": _values(owners, solution)[some],
         "budget": budgets,
-        "payment": found.payments[some],
-        "utility": found.utilities[some],
+        "payment": profile.payments[some],
+        "utility": profile.utilities[some],
         "noise_scale": training.noise_scale(budgets, places),
         "epsilon": epsilon(rho=budgets, delta=DELTA),
     }
@@ -147,14 +156,14 @@ def listed(
     return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _called(owners: Owners, found: Equilibrium, some: Any) -> dict[str, list[Any]]:
+def _names(owners: OwnerColumns, solution: Equilibrium, some: Any) -> dict[str, list[Any]]:
     """Return what participants are called: by name, or by file and row."""
-    chosen = np.arange(len(found.participants))[some].tolist()
+    chosen = np.arange(len(solution.participants))[some].tolist()
     if owners.names is not None:
-        return {"name": [_plain(owners.names[found.participants[i]]) for i in chosen]}
+        return {"name": [_plain(owners.names[solution.participants[i]]) for i in chosen]}
     if not isinstance(owners.data, Stream):
         return {}
-    who = found.who
+    who = solution.who
     if owners.named:
         return {"name": [_plain(who[i]) for i in chosen]}
     return {"file": [who[i][0] for i in chosen], "row": [who[i][1] for i in chosen]}
@@ -164,11 +173,11 @@ def _plain(name: Any) -> Any:
     return name if isinstance(name, (str, int)) else str(name)
 
 
-def _values(owners: Owners, found: Equilibrium) -> FloatArray:
+def _values(owners: OwnerColumns, solution: Equilibrium) -> FloatArray:
     """Return the value of every participant."""
     if not isinstance(owners.data, Stream):
-        column: FloatArray = owners.data[found.participants]
+        column: FloatArray = owners.data[solution.participants]
         return column
-    if not found.count:
+    if not solution.count:
         return np.empty(0)
-    return np.concatenate([block[found.budgets_of(block) > 0] for block in found.values()])
+    return np.concatenate([block[solution.budgets_of(block) > 0] for block in solution.values()])

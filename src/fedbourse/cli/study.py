@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
-from rich.console import Console
+from cyclopts import App
 from rich.table import Table
+from rich.text import Text
 
+from fedbourse.cli.files import output_folder
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.progress import progress_bar
-from fedbourse.errors import CannotWrite
+from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar
+from fedbourse.cli.study_task import Folder  # noqa: TC001 - cyclopts reads it
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.study.claims import Verdict, judge
+from fedbourse.study.claims import Verdict, verdicts_on
 from fedbourse.study.figures import draw_panels, need_matplotlib
 from fedbourse.study.paper import PaperStudy, run_paper_study
 from fedbourse.study.tables import verdict_row, write_tables
@@ -27,10 +26,10 @@ study_app = App(name="study", help="Run a study: verdicts, figures and tables.")
 @study_app.command
 def paper(
     *,
-    out: Path = Path("study-paper"),
+    out: Folder = Path("study-paper"),
     draws: Whole = 200,
     seed: Whole = 0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Repeat the paper's whole evaluation, and judge each of its claims.
 
@@ -38,7 +37,7 @@ def paper(
     under four models of accuracy. Writes six panels and an overview (SVG and PNG) and the numbers
     behind them (CSV), and says of each claim whether it holds.
 
-    Examples:
+    For example:
 
         fedbourse study paper
 
@@ -46,64 +45,48 @@ def paper(
 
     Parameters
     ----------
-    out
-        The folder to write to; it is made if need be.
     draws
         How often all owners' values are drawn at each setting.
     seed
         Where the draws start: the same seed gives the same study.
-    as_json
-        Print one JSON document with every verdict and the files written.
     """
     count = whole_number("draws", draws, at_least=2)
     first = whole_number("seed", seed, at_least=0)
     need_matplotlib()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with output_folder(out):
         with progress_bar("settings") as advance:
             study = run_paper_study(draws=count, seed=first, progress=advance)
-        verdicts = judge(study)
+        verdicts = verdicts_on(study)
         files = write_tables(study, verdicts, out) + draw_panels(study, out)
-    except OSError as error:
-        raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
-    if as_json:
-        print(
-            json.dumps(
-                {
-                    "version": __version__,
-                    "draws": study.draws,
-                    "seed": study.seed,
-                    "files": [str(file) for file in files],
-                    "verdicts": [verdict_row(verdict) for verdict in verdicts],
-                },
-                allow_nan=False,
-            )
-        )
-    else:
-        _print(verdicts, study, out, len(files))
-
-
-def _print(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) -> None:
-    """Print each claim, and below it a verdict under each model with the numbers behind it."""
-    console = Console()
-    by_claim: dict[str, list[str]] = {}
-    for verdict in verdicts:
-        by_claim.setdefault(verdict.claim.text, []).append(_cell(verdict))
-    console.print("What the paper's text says, and whether it holds under each model of accuracy")
-    console.print(_in_columns([f"[bold]{model}[/]" for model in ACCURACY_MODELS]))
-    for text, cells in by_claim.items():
-        console.print(f"\n[italic]{text}[/]", highlight=False)
-        console.print(_in_columns(cells))
-    console.print(
-        f"\nBeside a verdict: Kendall's tau; below: the means at the first and last setting.\n"
-        f"{study.draws} draws a setting, seed {study.seed}; {files} files in {out}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
+    output.show(
+        {
+            "version": __version__,
+            "draws": study.draws,
+            "seed": study.seed,
+            "files": [str(file) for file in files],
+            "verdicts": [verdict_row(verdict) for verdict in verdicts],
+        },
+        lambda _: _in_words(verdicts, study, out, len(files)),
     )
 
 
-def _in_columns(cells: list[str]) -> Table:
+def _in_words(verdicts: list[Verdict], study: PaperStudy, out: Path, files: int) -> Blocks:
+    """Yield each claim, and below it a verdict under each model with the numbers behind it."""
+    by_claim: dict[str, list[Text]] = {}
+    for verdict in verdicts:
+        by_claim.setdefault(verdict.claim.text, []).append(_cell(verdict))
+    yield "What the paper's text says, and whether it holds under each model of accuracy"
+    yield _in_columns([Text(model, "bold") for model in ACCURACY_MODELS])
+    for text, cells in by_claim.items():
+        yield ""
+        yield Text(text, "italic")
+        yield _in_columns(cells)
+    yield ""
+    yield "Beside a verdict: Kendall's tau; below: the means at the first and last setting."
+    yield f"{study.draws} draws a setting, seed {study.seed}; {files} files in {out}"
+
+
+def _in_columns(cells: list[Text]) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
     for _ in cells:
         table.add_column(width=19, no_wrap=True)
@@ -111,7 +94,7 @@ def _in_columns(cells: list[str]) -> Table:
     return table
 
 
-def _cell(verdict: Verdict) -> str:
-    style = "green" if verdict.holds else "red"
+def _cell(verdict: Verdict) -> Text:
     tau = "" if verdict.tau is None else f" {verdict.tau:+.2f}"
-    return f"[{style}]{verdict.word}[/]{tau}\n{verdict.numbers}"
+    word = (verdict.word, "green" if verdict.holds else "red")
+    return Text.assemble(word, f"{tau}\n{verdict.numbers}")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 
-from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
-from fedbourse.errors import CannotWrite, InvalidInput
+from fedbourse.cli.files import output_folder
+from fedbourse.cli.option_values import numbers
+from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
+from fedbourse.cli.study_task import STUDY, FirstSeed, Folder, SeedCount, TaskOptions, percent
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.units import number, whole_number
 from fedbourse.version import __version__
@@ -26,10 +25,10 @@ def accuracy(
     *,
     options: TaskOptions = TaskOptions(),
     rewards: Annotated[str | None, Parameter(group=STUDY)] = None,
-    seeds: Annotated[Whole, Parameter(group=STUDY)] = 10,
-    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
-    out: Annotated[Path, Parameter(group=STUDY)] = Path("study-accuracy"),
-    as_json: Json = False,
+    seeds: SeedCount = 10,
+    seed: FirstSeed = 0,
+    out: Folder = Path("study-accuracy"),
+    output: Output = PEOPLE,
 ) -> None:
     """Train for real at a grid of rewards, and see how far each model of accuracy is off.
 
@@ -38,7 +37,7 @@ def accuracy(
     commonest class. Writes a figure (SVG and PNG), `cells.csv` (every training) and `errors.csv`.
     Finished seeds are kept in the folder, so that an interrupted study goes on where it stopped.
 
-    Examples:
+    For example:
 
         fedbourse study accuracy
 
@@ -51,25 +50,19 @@ def accuracy(
     rewards
         Rewards separated by commas, in turning rewards: at 1 the model `precision` sees as much
         noise as signal. By default six from 0.03 to 10.
-    seeds
-        How many seeds.
-    seed
-        The first seed.
-    out
-        The folder to write to; it is made if need be.
-    as_json
-        Print one JSON document with every point and the errors.
     """
     from fedbourse.study.accuracy import FACTORS, run_accuracy_study
     from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
     task = options.task()
-    factors = FACTORS if rewards is None else _numbers("rewards", rewards)
+    factors = FACTORS
+    if rewards is not None:
+        listed = numbers("rewards", rewards, example="0.1,1,10")
+        factors = tuple(number("rewards", factor, above=0) for factor in listed)
     count = whole_number("seeds", seeds, at_least=2)
     first = whole_number("seed", seed, at_least=0)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with output_folder(out):
         with progress_bar("seeds") as advance:
             study = run_accuracy_study(
                 task,
@@ -80,42 +73,28 @@ def accuracy(
                 progress=advance,
             )
         files = _write_accuracy(study, out)
-    except OSError as error:
-        raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
-    if as_json:
-        document = {
-            "version": __version__,
-            "task": asdict(task),
-            "seed": first,
-            "seeds": count,
-            "files": [str(file) for file in files],
-            "errors": _errors(study),
-            "points": [asdict(point) for point in study.points],
-        }
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print_accuracy(study, files, out)
-
-
-def _numbers(name: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(number(name, float(part), above=0) for part in text.split(","))
-    except ValueError:
-        raise InvalidInput(
-            f"{name} must be numbers separated by commas, such as 0.1,1,10; found {text!r:.60}"
-        ) from None
+    document = {
+        "version": __version__,
+        "task": asdict(task),
+        "seed": first,
+        "seeds": count,
+        "files": [str(file) for file in files],
+        "errors": _errors(study),
+        "points": [asdict(point) for point in study.points],
+    }
+    output.show(document, lambda _: _in_words(study, len(files), out))
 
 
 def _errors(study: AccuracyStudy) -> list[dict[str, Any]]:
-    from fedbourse.learning.rounds import WEIGHTS
+    from fedbourse.learning.aggregation import AGGREGATIONS
 
     return [
         {
             "model": name,
-            "weights": weighting,
+            "aggregation": weighting,
             "mean_absolute_error": study.mean_absolute_error(name, weighting),
         }
-        for weighting in WEIGHTS
+        for weighting in AGGREGATIONS
         for name in ACCURACY_MODELS
     ]
 
@@ -133,36 +112,30 @@ def _write_accuracy(study: AccuracyStudy, out: Path) -> list[Path]:
     ]
 
 
-def _print_accuracy(study: AccuracyStudy, files: list[Path], out: Path) -> None:
-    console = Console()
-    table = plain_table("weights", "reward", "measured", *ACCURACY_MODELS)
-    for point in study.points:
-        table.add_row(
-            point.weights,
-            f"{point.factor:.3g}",
-            f"{point.measured.value:.1%} ± {100 * point.measured.margin:.1f}",
-            *(f"{point.predicted[name]:.1%}" for name in ACCURACY_MODELS),
+def _in_words(study: AccuracyStudy, files: int, out: Path) -> Blocks:
+    rows = [
+        {
+            "aggregation": point.aggregation,
+            "reward": f"{point.factor:.3g}",
+            "measured": percent(point.measured),
+        }
+        | {name: f"{point.predicted[name]:.1%}" for name in ACCURACY_MODELS}
+        for point in study.points
+    ]
+    for weighting in dict.fromkeys(point.aggregation for point in study.points):
+        errors = {name: study.mean_absolute_error(name, weighting) for name in ACCURACY_MODELS}
+        rows.append(
+            {"aggregation": weighting, "reward": "all", "measured": "mean error"}
+            | {name: f"{100 * error:.1f} pt" for name, error in errors.items()}
         )
-    for weighting in dict.fromkeys(point.weights for point in study.points):
-        table.add_row(
-            weighting,
-            "all",
-            "mean error",
-            *(
-                f"{100 * study.mean_absolute_error(name, weighting):.1f} pt"
-                for name in ACCURACY_MODELS
-            ),
-        )
-    console.print(table)
+    yield table(rows, {name: itemgetter(name) for name in rows[0]})
     cells = study.cells
     ceiling = sum(cell.ceiling for cell in cells) / len(cells)
-    console.print(
-        f"\n{study.task.data}: {len(cells)} trainings, "
+    yield ""
+    yield (
+        f"{study.task.data}: {len(cells)} trainings, "
         f"{min(c.participants for c in cells)} to {max(c.participants for c in cells)} "
         f"participants; without noise {ceiling:.1%}. Rewards are in turning rewards; "
-        "intervals are 95 %.\n"
-        f"{len(files)} files in {out}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
+        "intervals are 95 %."
     )
+    yield f"{files} files in {out}"

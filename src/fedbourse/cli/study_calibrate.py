@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Json, TaskOptions, plain_table
+from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
+from fedbourse.cli.study_task import STUDY, FirstSeed, TaskOptions, percent
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
@@ -24,10 +22,10 @@ _WITHIN = 0.02  # what a fitted model should be good for, as an accuracy
 def calibrate(
     *,
     options: TaskOptions = TaskOptions(),
-    weights: Annotated[Literal["equal", "precision"], Parameter(group=STUDY)] = "precision",
+    aggregation: Annotated[Literal["equal", "precision"], Parameter(group=STUDY)] = "precision",
     seeds: Annotated[Whole, Parameter(group=STUDY)] = 10,
-    seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
-    as_json: Json = False,
+    seed: FirstSeed = 0,
+    output: Output = PEOPLE,
 ) -> None:
     """Fit a model of accuracy in a pilot on public records, and check it on owners' records.
 
@@ -36,22 +34,18 @@ def calibrate(
     other half of the records, and compares. `fedbourse solve` takes the fitted numbers. Each seed
     trains 33 times: on flights ten seeds take minutes.
 
-    Examples:
+    For example:
 
         fedbourse study calibrate --data sklearn:digits --owners 40 --step-size 2
 
-        fedbourse study calibrate --data synthetic --owners 40 --weights equal --json
+        fedbourse study calibrate --data synthetic --owners 40 --aggregation equal --json
 
     Parameters
     ----------
-    weights
-        How answers are averaged; `equal` fits the model `averaged`, `precision` its own.
+    aggregation
+        How updates are aggregated; `equal` fits the model `averaged`, `precision` its own.
     seeds
         How many seeds, each with three trainings a reward.
-    seed
-        The first seed.
-    as_json
-        Print one JSON document with the fit and every check.
     """
     from fedbourse.study.pilot import run_pilot_study
 
@@ -59,50 +53,49 @@ def calibrate(
     with progress_bar("seeds") as advance:
         study = run_pilot_study(
             task,
-            weights=weights,
+            aggregation=aggregation,
             seeds=whole_number("seeds", seeds, at_least=2),
             first_seed=whole_number("seed", seed, at_least=0),
             progress=advance,
         )
-    if as_json:
-        document = {
-            "version": __version__,
-            "task": asdict(task),
-            "weights": weights,
-            "seed": int(seed),
-            "seeds": study.seeds,
-            "fit": asdict(study.calibration),
-            "checks": [asdict(check) | {"error": check.error} for check in study.checks],
-            "largest_error": study.largest_error,
-        }
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print_pilot(study)
+    document = {
+        "version": __version__,
+        "task": asdict(task),
+        "aggregation": aggregation,
+        "seed": int(seed),
+        "seeds": study.seeds,
+        "fit": asdict(study.calibration),
+        "checks": [asdict(check) | {"error": check.error} for check in study.checks],
+        "largest_error": study.largest_error,
+    }
+    output.show(document, lambda _: _in_words(study))
 
 
-def _print_pilot(study: PilotStudy) -> None:
-    console = Console()
-    table = plain_table("reward", "predicted", "measured", "off by")
-    for check in study.checks:
-        table.add_row(
-            f"{check.reward:.4g}",
-            f"{check.predicted:.1%}",
-            f"{check.measured.value:.1%} ± {100 * check.measured.margin:.1f}",
-            f"{100 * check.error:+.1f} pt",
-        )
-    console.print(table)
+def _in_words(study: PilotStudy) -> Blocks:
+    yield table(
+        study.checks,
+        {
+            "reward": lambda check: f"{check.reward:.4g}",
+            "predicted": lambda check: f"{check.predicted:.1%}",
+            "measured": lambda check: percent(check.measured),
+            "off by": lambda check: f"{100 * check.error:+.1f} pt",
+        },
+    )
     fit, training = study.calibration.accuracy, study.training
     word = "within" if study.largest_error <= _WITHIN else "NOT within"
-    console.print(
-        f"\nfitted on {study.calibration.observations} pilot points: chance {fit.chance:.3f}, "
-        f"ceiling {fit.ceiling:.3f}, noise coefficient {fit.noise:.4g}\n"
+    yield ""
+    yield (
+        f"fitted on {study.calibration.observations} pilot points: chance {fit.chance:.3f}, "
+        f"ceiling {fit.ceiling:.3f}, noise coefficient {fit.noise:.4g}"
+    )
+    yield (
         f"largest error at rewards unseen in the fit: {100 * study.largest_error:.2f} points, "
-        f"{word} {100 * _WITHIN:g}\n"
+        f"{word} {100 * _WITHIN:g}"
+    )
+    yield (
         f"use it: fedbourse solve --accuracy {fit.model} --chance {fit.chance:.4f} "
         f"--ceiling {fit.ceiling:.4f} --noise-coefficient {fit.noise:.5g} "
         f"--dimension {training.dimension} --step-size {training.step_size:g} "
         f"--iterations {training.iterations} --samples {training.samples:g} "
-        f"--uniform 1:5 --owners {study.task.owners}",
-        highlight=False,
-        soft_wrap=True,
+        f"--uniform 1:5 --owners {study.task.owners}"
     )

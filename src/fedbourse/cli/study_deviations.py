@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 
+from fedbourse.cli.files import output_folder
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.progress import progress_bar
-from fedbourse.cli.study_task import STUDY, Json, plain_table
-from fedbourse.errors import CannotWrite, InvalidInput
+from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
+from fedbourse.cli.study_task import STUDY, Folder
+from fedbourse.errors import InvalidInput
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from fedbourse.study.deviations.cases import Case
-    from fedbourse.study.deviations.findings import Finding
+    from fedbourse.study.deviations.findings import DeviationFinding
 
 
 def deviations(
@@ -26,8 +25,8 @@ def deviations(
     plays: Annotated[Whole, Parameter(group=STUDY)] = 24,
     seed: Annotated[Whole, Parameter(group=STUDY)] = 0,
     only: Annotated[str | None, Parameter(group=STUDY)] = None,
-    out: Annotated[Path, Parameter(group=STUDY)] = Path("study-deviations"),
-    as_json: Json = False,
+    out: Folder = Path("study-deviations"),
+    output: Output = PEOPLE,
 ) -> None:
     """Search for gains by playing the market another way than intended, for every party.
 
@@ -37,7 +36,7 @@ def deviations(
     rules, and against the market's own commands over a temporary database. Writes the table (CSV
     and Markdown) and a figure (SVG and PNG). With the default it takes some minutes.
 
-    Examples:
+    For example:
 
         fedbourse study deviations
 
@@ -52,12 +51,8 @@ def deviations(
         Where the search starts: the same seed gives the same study.
     only
         Keys of the deviations to search, separated by commas; all of them by default.
-    out
-        The folder to write to; it is made if need be.
-    as_json
-        Print one JSON document with every row.
     """
-    from fedbourse.bootstrap.deviation_market import deviation_market
+    from fedbourse.embedded.deviation_market import deviation_market
     from fedbourse.study.deviations.findings import run_deviation_study
     from fedbourse.study.deviations.tables import finding_row
     from fedbourse.study.figures import need_matplotlib
@@ -66,25 +61,19 @@ def deviations(
     cases = _chosen(only)
     count = whole_number("plays", plays, at_least=1)
     first = whole_number("seed", seed, at_least=0)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with output_folder(out):
         with progress_bar("deviations") as advance, deviation_market() as market:
             findings = run_deviation_study(
                 market.play, cases=cases, plays=count, seed=first, progress=advance
             )
         files = _write(findings, out)
-    except OSError as error:
-        raise CannotWrite(f"{out} cannot be written to: {error.strerror or error}") from None
-    if as_json:
-        document = {
-            "version": __version__,
-            "seed": first,
-            "files": [str(file) for file in files],
-            "rows": [finding_row(finding) for finding in findings],
-        }
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print(findings, files, out)
+    document = {
+        "version": __version__,
+        "seed": first,
+        "files": [str(file) for file in files],
+        "rows": [finding_row(finding) for finding in findings],
+    }
+    output.show(document, lambda document: _in_words(document["rows"], files, out))
 
 
 def _chosen(only: str | None) -> list[Case]:
@@ -101,7 +90,7 @@ def _chosen(only: str | None) -> list[Case]:
     return [cases[key] for key in keys]
 
 
-def _write(findings: list[Finding], out: Path) -> list[Path]:
+def _write(findings: list[DeviationFinding], out: Path) -> list[Path]:
     from fedbourse.study.deviations.figure import draw_deviations
     from fedbourse.study.deviations.tables import finding_row, markdown
     from fedbourse.study.tables import write_rows
@@ -113,27 +102,22 @@ def _write(findings: list[Finding], out: Path) -> list[Path]:
     return [rows, page, *draw_deviations(findings, out)]
 
 
-def _print(findings: list[Finding], files: list[Path], out: Path) -> None:
-    from fedbourse.study.deviations.tables import finding_row
-
-    console = Console()
-    table = plain_table("who", "deviation", "intended", "before", "after", "gain left")
-    for row in map(finding_row, findings):
-        before = row["before"]
-        table.add_row(
-            str(row["party"]),
-            str(row["deviation"]),
-            f"{row['intended']:.3f}",
-            "-" if before is None else f"{before:.3f}",
-            f"{row['after']:.3f}",
-            f"{row['gain_after']:.3f}" if row["gain_after"] else "0",
-        )
-    console.print(table)
-    console.print(
-        "\nOwners: utility, in credits, at R = 10. Buyer: credits paid for the budget that honest "
-        "owners sell for 10. The best that search found; a gain that is left has its reason in "
-        f"{files[1].name}.\n{len(files)} files in {out}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
+def _in_words(rows: list[dict[str, Any]], files: list[Path], out: Path) -> Blocks:
+    yield table(
+        rows,
+        {
+            "who": "{party}",
+            "deviation": "{deviation}",
+            "intended": "{intended:.3f}",
+            "before": "{before:.3f}",
+            "after": "{after:.3f}",
+            "gain left": lambda row: f"{row['gain_after']:.3f}" if row["gain_after"] else "0",
+        },
     )
+    yield ""
+    yield (
+        "Owners: utility, in credits, at R = 10. Buyer: credits paid for the budget that honest "
+        "owners sell for 10. The best that search found; a gain that is left has its reason in "
+        f"{files[1].name}."
+    )
+    yield f"{len(files)} files in {out}"

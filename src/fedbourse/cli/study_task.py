@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
-from rich.table import Table
 
-from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
+from fedbourse.cli.option_values import Model, Rounds, Samples, StepSize, Whole, count_or_none
+from fedbourse.cli.output import OUTPUT
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.study.trials import Task
+    from fedbourse.study.trials import Mean, TrialTask
 
 TASK, STUDY = (Group.create_ordered(name) for name in ("Task", "Study"))
-
-Json = Annotated[bool, Parameter(name="--json", negative=(), group=STUDY)]
+_FOLDER_HELP = "The folder to write to; it is made if need be."
+SeedCount = Annotated[Whole, Parameter(group=STUDY, help="How many seeds.")]
+FirstSeed = Annotated[Whole, Parameter(group=STUDY, help="The first seed.")]
+Folder = Annotated[Path, Parameter(group=OUTPUT, help=_FOLDER_HELP)]
 
 
 @Parameter(name="*", group=TASK)
@@ -30,32 +33,23 @@ class TaskOptions:
         As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
     owners
         How many owners are interested; their values are uniform on [1, 5].
-    samples
-        Records behind each owner's answers; by default what suits the data.
-    model
-        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
-    rounds
-        How many rounds of training.
-    step_size
-        The step size of training.
     """
 
     data: str = "flights"
     owners: Whole = 100
-    samples: Whole | None = None
-    model: str | None = None
-    rounds: Whole = 50
-    step_size: float = 1.0
+    samples: Samples = None
+    model: Model = None
+    rounds: Rounds = 50
+    step_size: StepSize = 1.0
 
-    def task(self) -> Task:
+    def task(self) -> TrialTask:
         """Return the task that the options describe."""
-        from fedbourse.study.trials import Task
+        from fedbourse.study.trials import TrialTask
 
-        samples = self.samples
-        return Task(
+        return TrialTask(
             data=self.data,
             owners=whole_number("owners", self.owners, at_least=2),
-            samples=None if samples is None else whole_number("samples", samples, at_least=1),
+            samples=count_or_none("samples", self.samples),
             model=self.model,
             rounds=whole_number("rounds", self.rounds, at_least=1),
             step_size=number("step_size", self.step_size, above=0),
@@ -70,12 +64,18 @@ class DigitsOptions(TaskOptions):
     __doc__ = TaskOptions.__doc__
     data: str = "sklearn:digits"
     owners: Whole = 40
-    step_size: float = 2.0
+    step_size: StepSize = 2.0
 
 
-def plain_table(*names: str) -> Table:
-    """Return a table without lines, its columns aligned to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+@Parameter(name="*", group=TASK)
+@dataclass(frozen=True, kw_only=True)
+class EvidenceOptions(TaskOptions):
+    """The same for as many owners as the demo has."""
+
+    __doc__ = TaskOptions.__doc__
+    owners: Whole = 200
+
+
+def percent(mean: Mean) -> str:
+    """Return a mean accuracy with the margin of its interval."""
+    return f"{mean.value:.1%} ± {100 * mean.margin:.1f}"

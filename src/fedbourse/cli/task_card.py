@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from fedbourse.cli.server_options import OUTPUT, check_writable, plain, print_line, write_bytes
+from fedbourse.cli.output import OUTPUT, write_document
 
 _ASSUMPTIONS, _PAY, _SETTLEMENT = (
     Group.create_ordered(name) for name in ("Assumptions", "Pay", "Settlement")
@@ -31,7 +29,7 @@ def card(
 ) -> None:
     """Write an example of a task card, to start from, and say what its rules of pay invite.
 
-    Examples:
+    For example:
 
         fedbourse task card --out card.json
 
@@ -67,8 +65,8 @@ def card(
     out
         The file to write to, in place of standard output.
     """
-    from fedbourse.bootstrap.example_card import example_card
-    from fedbourse.wire.incentives import incentive_of
+    from fedbourse.demos.example_card import example_card
+    from fedbourse.tasks.incentives import incentive_of
 
     document = example_card(
         data,
@@ -81,21 +79,8 @@ def card(
         min_total_budget=min_total_budget,
         review_s=review_s,
     )
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    notes = [
-        f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}",
-        _assumed(document["assumptions"]),
-    ]
-    if out is None:
-        print(text, end="")
-        for note in notes:
-            print(plain(note), file=sys.stderr)
-    else:
-        check_writable(out, new=not out.exists() or out.is_file())
-        write_bytes(out, text.encode())
-        print_line(f"an example card is in {out}")
-        for note in notes:
-            print_line(note)
+    rules = f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}"
+    write_document(document, out, "an example card", rules, _assumed(document["assumptions"]))
 
 
 def _assumed(assumptions: dict[str, Any] | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedbourse.cli.server_options import credits_or_dash, moment
+from fedbourse.cli.output import credits_or_dash, moment
 from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def log_facts(log: LogSummary) -> dict[str, object]:
 
 def card_facts(card: Mapping[str, Any], fund: Mapping[str, str]) -> dict[str, object]:
     """Return a card's items in words, what its rules of pay invite, and the fund."""
-    from fedbourse.wire.incentives import incentive_of
+    from fedbourse.tasks.incentives import incentive_of
 
     try:
         invites = incentive_of(vesting=card["vesting"], unearned=card["unearned"])
@@ -114,7 +114,7 @@ def _in_order(card: Mapping[str, Any]) -> list[str]:
     """Return the items of a card as its record has them; those that it does not know come last."""
     from dataclasses import fields
 
-    from fedbourse.wire.card import TaskCard
+    from fedbourse.tasks.card import TaskCard
 
-    known = [field.name for field in fields(TaskCard) if field.name in card]
-    return known + [name for name in card if name not in known]
+    listed = [field.name for field in fields(TaskCard) if field.name in card]
+    return listed + [name for name in card if name not in listed]

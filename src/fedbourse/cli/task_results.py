@@ -1,4 +1,4 @@
-"""``fedbourse task watch``, ``report``, ``drift`` and ``model``: what comes of a task."""
+"""``fedbourse task watch``, ``report``, ``monitoring`` and ``model``: what comes of a task."""
 
 from __future__ import annotations
 
@@ -9,46 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from fedbourse.cli.files import check_writable, write_bytes
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.server_options import (
-    NO_OPTIONS,
-    OUTPUT,
-    Json,
-    ServerOptions,
-    check_writable,
-    moment,
-    pages,
-    plain,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    task_id,
-    write_bytes,
-)
+from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Column, Output, moment, table
+from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, TaskId, pages, task_id
 from fedbourse.cli.task_facts import discovery_facts, money_words, review_words, task_facts
-from fedbourse.errors import Unreachable
+from fedbourse.errors import ProtocolError
 from fedbourse.units import credits_text, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LINES = ("signed", "declined", "offered")
+
+_ALLOCATION_STATES = ("signed", "declined", "offered")
 
 
 def watch(
-    task: str,
+    task: TaskId,
     /,
     *,
     after: Annotated[Whole, Parameter(allow_leading_hyphen=True)] = -1,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Follow a task live, from its first event until it has ended.
 
-    A connection that breaks is taken up where it broke off.
+    A connection that breaks is taken up where it broke off. With --json, each event is a document.
 
-    Examples:
+    For example:
 
         fedbourse task watch latest
 
@@ -56,146 +44,125 @@ def watch(
 
     Parameters
     ----------
-    task
-        The task's id, or latest.
     after
         Show only what comes after the event of this number.
-    as_json
-        Print one JSON document a line, for each event.
     """
     first = whole_number("after", after, at_least=-1)
     with server.connect(patience=5.0) as connection:
         path = f"/v1/tasks/{task_id(connection, task)}/stream"
         for event in connection.events(path, after=first):
-            if as_json:
-                print_json(event)
-            else:
-                print(plain(_told(event)), flush=True)
+            output.show(event, _event_line)
 
 
-def report(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def report(task: TaskId, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE) -> None:
     """Show what a task cost and brought so far: for its buyer, auditors and the operator.
 
-    Examples:
+    For example:
 
         fedbourse task report latest
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    as_json
-        Print one JSON document.
     """
+    with server.connect() as connection:
+        document = connection.get(f"/v1/tasks/{task_id(connection, task)}/report")
+    output.show(document, _report)
+
+
+def _report(report: dict[str, Any]) -> Blocks:
     from fedbourse.market.log_summary import Settlement
 
-    with server.connect() as connection:
-        found = connection.get(f"/v1/tasks/{task_id(connection, task)}/report")
-    if as_json:
-        print_json(found)
-        return
-    settlement = found["settlement"]
-    print_facts(
-        task_facts(found)
-        | discovery_facts(
-            settlement=settlement and Settlement(**settlement),
-            out=found["out"],
-            restarts=found["restarts"],
-        )
+    settlement = report["settlement"]
+    discovery = discovery_facts(
+        settlement=settlement and Settlement(**settlement),
+        out=report["out"],
+        restarts=report["restarts"],
+    )
+    yield (
+        task_facts(report)
+        | discovery
         | {
-            "owners": ", ".join(f"{found['participants'][state]} {state}" for state in _LINES),
-            "credits": money_words(found["money_micro"]),
-            "refused": ", ".join(
-                f"{count} {reason}" for reason, count in found["refused_answers"].items()
-            )
-            or "no answers",
+            "owners": ", ".join(
+                f"{report['participants'][state]} {state}" for state in _ALLOCATION_STATES
+            ),
+            "credits": money_words(report["money_micro"]),
+            "refused": _counts(report["refused_updates"]) or "no updates",
         }
     )
-    if found["rounds_closed"]:
-        print_line("")
-        print_table(
-            ("round", "answers", "void", "model"),
-            (
-                (
-                    row["round"],
-                    row["answers"],
-                    "yes" if row["void"] else "no",
-                    row["model_hash"][:12],
-                )
-                for row in found["rounds_closed"]
-            ),
+    if report["rounds_closed"]:
+        yield ""
+        yield table(
+            report["rounds_closed"],
+            {
+                "round": "{round}",
+                "updates": "{updates}",
+                "void": lambda row: "yes" if row["void"] else "no",
+                "model": "{model_hash:.12}",
+            },
         )
 
 
-def drift(task: str, /, *, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
-    """Show what each device's answers say of it over rounds: for auditors and the operator.
+def _counts(refused: dict[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in refused.items())
+
+
+def monitoring(
+    task: TaskId, /, *, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE
+) -> None:
+    """Show what each device's updates say about it over rounds: for auditors and the operator.
 
     An owner sees its own device. A flag is a reason to ask; it never withholds pay.
 
-    Examples:
+    For example:
 
-        fedbourse task drift latest
-
-    Parameters
-    ----------
-    task
-        The task's id, or latest.
-    as_json
-        Print one JSON document.
+        fedbourse task monitoring latest
     """
     with server.connect() as connection:
         name = task_id(connection, task)
-        path = f"/v1/tasks/{name}/drift"
+        path = f"/v1/tasks/{name}/monitoring"
         note = connection.get(path, {"limit": 1})["note"]
         devices = list(pages(connection, path, "devices"))
-    if as_json:
-        print_json({"task": name, "devices": devices, "note": note})
-        return
-    print_table(
-        ("owner", "answers", "squares", "between", "agreement", "repeats", "refused", "flags"),
-        map(_drift_row, devices),
-    )
-    print_line("")
-    print_line(note)
+    document = {"task": name, "devices": devices, "note": note}
+    output.show(document, lambda _: (table(devices, _MONITORING), "", note))
 
 
-def _drift_row(device: dict[str, Any]) -> tuple[object, ...]:
-    low, high, agreement = (device[n] for n in ("squares_low", "squares_high", "agreement"))
-    refused = ", ".join(f"{count} {reason}" for reason, count in device["refused"].items())
-    return (
-        device["owner"],
-        device["answers"],
-        f"{device['squares']:.6g}",
-        "" if low is None else f"{low:.6g} .. {high:.6g}",
-        "" if agreement is None else f"{agreement:.2f}",
-        device["repeats"],
-        refused or "none",
-        "; ".join(device["flags"]) or "none",
-    )
+def _between(device: dict[str, Any]) -> str:
+    low, high = device["squares_low"], device["squares_high"]
+    return "" if low is None else f"{low:.6g} .. {high:.6g}"
+
+
+def _agreement(device: dict[str, Any]) -> str:
+    agreement = device["agreement"]
+    return "" if agreement is None else f"{agreement:.2f}"
+
+
+_MONITORING: dict[str, Column] = {
+    "owner": "{owner}",
+    "updates": "{updates}",
+    "squares": "{squares:.6g}",
+    "between": _between,
+    "agreement": _agreement,
+    "repeats": "{repeats}",
+    "refused": lambda device: _counts(device["refused"]) or "none",
+    "flags": lambda device: "; ".join(device["flags"]) or "none",
+}
 
 
 def model(
-    task: str,
+    task: TaskId,
     /,
     *,
     out: Annotated[Path, Parameter(group=OUTPUT)],
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Fetch the model of a completed task, as a NumPy file.
 
-    Examples:
+    For example:
 
         fedbourse task model latest --out model.npy
 
     Parameters
     ----------
-    task
-        The task's id, or latest.
     out
         The file to write to.
-    as_json
-        Print one JSON document.
     """
     import numpy as np
 
@@ -204,28 +171,30 @@ def model(
         path = f"/v1/tasks/{task_id(connection, task)}"
         content = connection.get_bytes(f"{path}/model")
         events = list(pages(connection, f"{path}/events", "events"))
-    found = hashlib.sha256(content).hexdigest()
+    digest = hashlib.sha256(content).hexdigest()
     logged = events[-1]["body"].get("model_hash") if events else None
-    if found != logged:
-        raise Unreachable(
-            f"the model that came has the hash {found}, and the task's log says {logged}"
+    if digest != logged:
+        raise ProtocolError(
+            f"the model that came has the hash {digest}, and the task's log says {logged}"
         )
     file = io.BytesIO()
     np.save(file, np.frombuffer(content, dtype="<f8"))
     write_bytes(out, file.getvalue())
-    if as_json:
-        print_json({"file": str(out), "dimension": len(content) // 8, "model_hash": found})
-    else:
-        print_line(f"{len(content) // 8} parameters are in {out}")
+    output.show(
+        {"file": str(out), "dimension": len(content) // 8, "model_hash": digest},
+        lambda model: f"{model['dimension']} parameters are in {model['file']}",
+    )
 
 
-def _told(event: dict[str, Any]) -> str:
+def _event_line(event: dict[str, Any]) -> str:
     """Return an event as one line."""
     try:
-        said = _SAID[event["kind"]](event["body"])
+        details = _DETAILS[event["kind"]](event["body"])
     except (KeyError, TypeError):  # of a market of another version
-        said = ""
-    return f"{moment(event['at_ms'])}  {event['sequence']:>4}  {event['kind']:<10}  {said}".rstrip()
+        details = ""
+    return (
+        f"{moment(event['at_ms'])}  {event['sequence']:>4}  {event['kind']:<10}  {details}".rstrip()
+    )
 
 
 def _announced(body: dict[str, Any]) -> str:
@@ -252,8 +221,9 @@ def _settled(body: dict[str, Any]) -> str:
     from fedbourse.market.log_summary import settlement_in
 
     return (
-        f"{body['lines']} of {body['plans']} plans are paid, for {body['total_budget']:.6g} rho in "
-        f"all, {settlement_in(body).words}; sign until {moment(body['deadline_ms'])}"
+        f"{body['allocations']} of {body['plans']} plans are paid, for "
+        f"{body['total_budget']:.6g} rho in all, {settlement_in(body).words}; "
+        f"sign until {moment(body['deadline_ms'])}"
     )
 
 
@@ -264,7 +234,7 @@ def _end(body: dict[str, Any]) -> str:
     return f"{money_words(moves)}{to_owners} credits"
 
 
-_SAID: dict[str, Callable[[dict[str, Any]], str]] = {
+_DETAILS: dict[str, Callable[[dict[str, Any]], str]] = {
     "created": lambda body: f"by {body['buyer']}",
     "opened": lambda body: (
         f"for interest until {moment(body['deadline_ms'])}; "
@@ -282,7 +252,7 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "signed": lambda body: f"all have signed; {review_words(body['review_ends_ms'])}",
     "training": lambda body: f"{body['signed']} owners train, started by the {body['by']}",
     "round": lambda body: (
-        f"round {body['round']}, {body['answers']} answers"
+        f"round {body['round']}, {body['updates']} updates"
         f"{', too few: the model stays' if body['void'] else ''}"
     ),
     "completed": _end,

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from operator import itemgetter
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.server_options import (
-    NO_OPTIONS,
-    Json,
-    ServerOptions,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    task_id,
-)
+from fedbourse.cli.output import PEOPLE, Blocks, Output, table
+from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, TaskId, task_id
 from fedbourse.errors import InvalidInput
 from fedbourse.units import number, whole_number
 
@@ -24,19 +17,20 @@ _COUNT_MAX = 200
 
 
 def what_if(
-    task: str,
+    task: TaskId,
     /,
     *,
     rewards: Annotated[str, Parameter(allow_leading_hyphen=True)],
     owners: Whole | None = None,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Show what rewards would buy, before the task is settled.
 
-    From the values that owners told, where five or more did; otherwise from what the card assumes.
+    From the values that owners reported, where five or more did; otherwise from those that the card
+    assumes.
 
-    Examples:
+    For example:
 
         fedbourse task what-if latest --rewards 1:20:20
 
@@ -44,51 +38,44 @@ def what_if(
 
     Parameters
     ----------
-    task
-        The task's id, or latest.
     rewards
         Rewards in credits: LOW:HIGH:COUNT, or numbers separated by commas; at most 200.
     owners
         As if so many owners were interested, with values as the card assumes them.
-    as_json
-        Print one JSON document.
     """
-    asked: dict[str, object] = {"rewards": ",".join(map(repr, rewards_of(rewards)))}
+    parameters: dict[str, object] = {"rewards": ",".join(map(repr, rewards_of(rewards)))}
     if owners is not None:
-        asked["owners"] = whole_number("owners", owners, at_least=2)
+        parameters["owners"] = whole_number("owners", owners, at_least=2)
     with server.connect() as connection:
-        found = connection.get(f"/v1/tasks/{task_id(connection, task)}/what-if", asked)
-    if as_json:
-        print_json(found)
-        return
-    models = found["models"]
-    print_facts(
+        document = connection.get(f"/v1/tasks/{task_id(connection, task)}/what-if", parameters)
+    output.show(document, _in_words)
+
+
+def _in_words(document: dict[str, Any]) -> Blocks:
+    models = document["models"]
+    yield {
+        "task": document["task"],
+        "rests on": document["why"],
+        "would take part": f"{document['participants']} of {document['owners']} owners",
+    }
+    yield ""
+    yield "accuracy, and the buyer's utility, by each accuracy model"
+    rows = [
         {
-            "task": found["task"],
-            "rests on": found["why"],
-            "would take part": f"{found['participants']} of {found['owners']} owners",
+            "reward": f"{reward:g}",
+            "total budget": f"{total:.4g}",
+            **{m["model"]: f"{m['accuracy'][i]:.1%}, {m['utility'][i]:.4g}" for m in models},
         }
-    )
-    print_line("")
-    print_line("accuracy, and the buyer's utility, by each accuracy model")
-    print_table(
-        ("reward", "total budget", *(each["model"] for each in models)),
-        [
-            (
-                f"{reward:g}",
-                f"{found['total_budgets'][i]:.4g}",
-                *(f"{m['accuracy'][i]:.1%}, {m['utility'][i]:.4g}" for m in models),
-            )
-            for i, reward in enumerate(found["rewards"])
-        ],
-    )
-    print_line("")
-    print_facts(
-        {
-            f"best by {m['model']}": f"{m['best_reward']:.4g}, for {m['best_utility']:.4g}"
-            for m in models
-        }
-    )
+        for i, (reward, total) in enumerate(
+            zip(document["rewards"], document["total_budgets"], strict=True)
+        )
+    ]
+    yield table(rows, {head: itemgetter(head) for head in rows[0]})
+    yield ""
+    yield {
+        f"best by {m['model']}": f"{m['best_reward']:.4g}, for {m['best_utility']:.4g}"
+        for m in models
+    }
 
 
 def rewards_of(text: str) -> list[float]:

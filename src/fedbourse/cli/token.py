@@ -8,26 +8,15 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
-from fedbourse.cli.server_options import (
-    NO_OPTIONS,
-    OUTPUT,
-    Json,
-    ServerOptions,
-    check_writable,
-    moment,
-    pages,
-    party_named,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    write_bytes,
-)
+from fedbourse.cli.files import check_writable, write_bytes
+from fedbourse.cli.output import OUTPUT, PEOPLE, Column, Output, moment, table
+from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, pages, party_named
 from fedbourse.errors import InvalidInput
 from fedbourse.units import number, whole_number
 
 ScopeName = Literal["operator", "buyer", "owner", "auditor"]
-Out = Annotated[Path | None, Parameter(group=OUTPUT)]
+_OUT_HELP = "Write the token to this new file, which only you can read, instead of showing it."
+Out = Annotated[Path | None, Parameter(group=OUTPUT, help=_OUT_HELP)]
 
 token_app = App(name="token", help="Say who may call the market (for its operator).")
 
@@ -40,11 +29,11 @@ def create(
     days: float | None = None,
     out: Out = None,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Make a token, which is shown this once.
 
-    Examples:
+    For example:
 
         fedbourse token create --party buyer:acme --scope buyer --out acme.token
 
@@ -60,27 +49,11 @@ def create(
         given several times.
     days
         After how many days it ends; without it, when it is revoked.
-    out
-        Write the token to this new file, which only you can read, instead of showing it.
-    as_json
-        Print one JSON document.
     """
     body: dict[str, Any] = {"party": party_named(party), "scopes": sorted(set(scope))}
     if days is not None:
         body["days"] = whole_number("days", days, at_least=1)
-    made = _made(server, "/v1/tokens", body, out)
-    if as_json:
-        print_json(made)
-        return
-    print_facts(
-        {
-            "token": made.get("token", f"in {out}"),
-            "id": made["id"],
-            "party": made["party"],
-            "scopes": ", ".join(made["scopes"]),
-            "ends": _end(made),
-        }
-    )
+    output.show(_made(server, "/v1/tokens", body, out), _facts)
 
 
 @token_app.command
@@ -90,11 +63,11 @@ def enrol(
     hours: float | None = None,
     out: Out = None,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Make a one-time token, with which one device of an owner may enrol.
 
-    Examples:
+    For example:
 
         fedbourse token enrol --owner owner:ann --out ann.enrolment
 
@@ -106,29 +79,24 @@ def enrol(
         Whose device it will be: owner:NAME.
     hours
         For how many hours it can be used.
-    out
-        Write the token to this new file, which only you can read, instead of showing it.
-    as_json
-        Print one JSON document.
     """
     body: dict[str, Any] = {"owner": party_named(owner, kind="owner")}
     if hours is not None:
         body["hours"] = number("hours", hours, above=0)
-    made = _made(server, "/v1/enrolment-tokens", body, out)
-    if as_json:
-        print_json(made)
-        return
-    print_facts(
-        {
-            "token": made.get("token", f"in {out}"),
-            "owner": made["owner"],
-            "ends": _end(made),
-        }
-    )
+    output.show(_made(server, "/v1/enrolment-tokens", body, out), _facts)
+
+
+def _facts(made: dict[str, Any]) -> dict[str, object]:
+    token = made["token"] if "token" in made else f"in {made['file']}"
+    if "owner" in made:  # to enrol a device
+        who = {"owner": made["owner"]}
+    else:
+        who = {"id": made["id"], "party": made["party"], "scopes": ", ".join(made["scopes"])}
+    return {"token": token, **who, "ends": _end(made)}
 
 
 @token_app.command(name="list")
-def list_tokens(*, server: ServerOptions = NO_OPTIONS, as_json: Json = False) -> None:
+def list_tokens(*, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE) -> None:
     """List the tokens; the market itself knows their hashes only.
 
     For example:
@@ -136,31 +104,17 @@ def list_tokens(*, server: ServerOptions = NO_OPTIONS, as_json: Json = False) ->
         fedbourse token list
 
         fedbourse token list --json
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON document.
     """
     with server.connect() as connection:
         tokens = list(pages(connection, "/v1/tokens", "tokens"))
-    if as_json:
-        print_json({"tokens": tokens})
-        return
-    print_table(
-        ("id", "party", "scopes", "made (UTC)", "ends (UTC)"),
-        (
-            (
-                token["id"],
-                token["party"],
-                ", ".join(token["scopes"]),
-                moment(token["created_ms"], seconds=False),
-                _end(token),
-            )
-            for token in tokens
-        ),
-        left="party,scopes",
-    )
+    columns: dict[str, Column] = {
+        "id": "{id}",
+        "<party": "{party}",
+        "<scopes": lambda token: ", ".join(token["scopes"]),
+        "made (UTC)": "{created_ms:minute}",
+        "ends (UTC)": _end,
+    }
+    output.show({"tokens": tokens}, lambda _: table(tokens, columns))
 
 
 @token_app.command
@@ -170,11 +124,11 @@ def revoke(
     *,
     last: Annotated[bool, Parameter(negative=())] = False,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """End a token at once.
 
-    Examples:
+    For example:
 
         fedbourse token revoke 01a1e294b2785315ece3
 
@@ -184,22 +138,19 @@ def revoke(
         The token's id, as `fedbourse token list` shows it; never the token itself.
     last
         End it also if it is the last one of an operator: nobody can make or revoke a token then.
-    as_json
-        Print one JSON document.
     """
     if token.startswith(("fbt_", "fbe_")) or not token:
-        found = "a token itself" if token else "none"  # it must not get into any log
+        kind = "a token itself" if token else "none"  # it must not get into any log
         raise InvalidInput(
-            f"TOKEN must be a token's id, as fedbourse token list shows it; found {found}"
+            f"TOKEN must be a token's id, as fedbourse token list shows it; found {kind}"
         )
     with server.connect() as connection:
         ended = connection.delete(
             f"/v1/tokens/{quote(token, safe='')}", {"last": "true"} if last else None
         )
-    if as_json:
-        print_json(ended)
-    else:
-        print_line(f"token {ended['id']} is revoked since {moment(ended['revoked_ms'])} UTC")
+    output.show(
+        ended, lambda end: f"token {end['id']} is revoked since {moment(end['revoked_ms'])} UTC"
+    )
 
 
 def _made(server: ServerOptions, path: str, body: object, out: Path | None) -> dict[str, Any]:
@@ -217,5 +168,4 @@ def _made(server: ServerOptions, path: str, body: object, out: Path | None) -> d
 def _end(token: dict[str, Any]) -> str:
     if token.get("revoked_ms") is not None:
         return "revoked"
-    expires_ms = token["expires_ms"]
-    return "-" if expires_ms is None else moment(expires_ms, seconds=False)
+    return moment(token["expires_ms"], seconds=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,29 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Group, Parameter
 
 from fedbourse.cli.device_check import fit_sentence
-from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.server_options import (
-    check_writable,
-    plain,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    write_bytes,
+from fedbourse.cli.files import check_writable, write_bytes
+from fedbourse.cli.option_values import (
+    Clip,
+    Model,
+    Rounds,
+    Samples,
+    StepSize,
+    Whole,
+    count_or_none,
+    numbers,
+)
+from fedbourse.cli.output import (
+    OUTPUT,
+    PEOPLE,
+    Blocks,
+    Output,
+    epsilon_columns,
+    print_blocks,
+    print_note,
+    table,
+    write_document,
 )
 from fedbourse.errors import InvalidInput
-from fedbourse.privacy.loss import EPSILON_HEADS, NOTES, epsilon_text
+from fedbourse.privacy.loss import NOTES
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from fedbourse.bootstrap.train import Trained, TrainSettings
+    from fedbourse.flower.train import TrainSettings
 
-_RECIPE, _OWNERS, _RUN, _OUTPUT = (
-    Group.create_ordered(name) for name in ("Recipe", "Owners", "Engine", "Output")
-)
+_RECIPE, _OWNERS, _RUN = (Group.create_ordered(name) for name in ("Recipe", "Owners", "Engine"))
 _OWNERS_MAX = 10_000
-
-Json = Annotated[bool, Parameter(name="--json", negative=(), group=_OUTPUT)]
 
 
 @Parameter(name="*", group=_RECIPE)
@@ -45,50 +52,39 @@ class RecipeOptions:
     ----------
     data
         As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file... Part
-        of it is the buyer's own and judges the model; made-up owners hold the rest.
+        of it is the buyer's own, to evaluate the model; simulated owners hold the rest.
     name
-        What tells two trainings with the same options apart: a device answers each round of one
-        training once.
-    rounds
-        How many rounds of training.
-    model
-        logistic, softmax, least-squares or hidden:UNITS; by default what suits the data.
-    samples
-        Records behind each owner's answers; by default what suits the data.
-    clip
-        The norm that each record's gradient is clipped to.
-    step_size
-        The step size of training.
-    weights
-        How answers are averaged: by their precision, or all alike.
+        What tells two trainings with the same options apart: a device sends one update in each
+        round of a training.
+    aggregation
+        How updates are aggregated: by their precision, or all alike.
     seed
         Which records are whose, where the model starts, and what simulated noise is drawn from.
     """
 
     data: str = "flights"
     name: str = "training"
-    rounds: Whole = 20
-    model: str | None = None
-    samples: Whole | None = None
-    clip: float = 1.0
-    step_size: float = 1.0
-    weights: Literal["equal", "precision"] = "precision"
+    rounds: Rounds = 20
+    model: Model = None
+    samples: Samples = None
+    clip: Clip = 1.0
+    step_size: StepSize = 1.0
+    aggregation: Literal["equal", "precision"] = "precision"
     seed: Whole = 0
 
     def settings(self) -> TrainSettings:
         """Return the options, checked."""
-        from fedbourse.bootstrap.train import TrainSettings
+        from fedbourse.flower.train import TrainSettings
 
-        samples = self.samples
         return TrainSettings(
             data=self.data,
             name=self.name,
             rounds=whole_number("rounds", self.rounds, at_least=1),
             model=self.model,
-            samples=None if samples is None else whole_number("samples", samples, at_least=1),
+            samples=count_or_none("samples", self.samples),
             clip=number("clip", self.clip, above=0),
             step_size=number("step_size", self.step_size, above=0),
-            weights=self.weights,
+            aggregation=self.aggregation,
             seed=whole_number("seed", self.seed, at_least=0),
         )
 
@@ -114,17 +110,17 @@ def train(
     folder: Annotated[Path | None, Parameter(group=_RUN)] = None,
     round_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
     join_seconds: Annotated[float, Parameter(group=_RUN)] = 60.0,
-    out: Annotated[Path | None, Parameter(group=_OUTPUT)] = None,
-    as_json: Json = False,
+    out: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+    output: Output = PEOPLE,
 ) -> None:
     """Train a model with a privacy budget for each owner.
 
-    Made-up owners hold parts of the data, each on a device with spend and noise of its own: all in
-    this process, on virtual nodes of Flower's simulation, or on up to three SuperNodes that are
+    Simulated owners hold parts of the data, each on a device with spend and noise of its own: all
+    in this process, on virtual nodes of Flower's simulation, or on up to three SuperNodes that are
     started here and stopped again. Or real owners take part, from SuperNodes of their own: those
     of a roster, on a SuperLink that is there already.
 
-    Examples:
+    For example:
 
         fedbourse train --budgets 0.5,0.5,1.0
 
@@ -137,19 +133,19 @@ def train(
     Parameters
     ----------
     budgets
-        The budget rho of each made-up owner, as 0.5,0.5,1.0.
+        The budget rho of each simulated owner, as 0.5,0.5,1.0.
     owners
-        How many made-up owners there are, where one budget is everybody's.
+        How many simulated owners there are, where one budget is everybody's.
     roster
         Real owners: a file with the line that `fedbourse train agree` printed for each.
     noise
-        Of made-up owners: exact, a device's own, or simulated from the seed, which protects nobody.
+        Of simulated owners: exact, as on devices; or simulated from the seed, protecting nobody.
     engine
         local: one process. simulation: Flower's virtual nodes, on Ray. flower: real SuperNodes.
     superlink
         HOST:PORT of a SuperLink that is there already; its machine needs fedbourse and the data.
     certificates
-        The CA that signed the SuperLink's certificate, where it is none of the system's.
+        The CA that signed the SuperLink's certificate, where the system does not know it.
     insecure
         Reach the SuperLink without TLS.
     job
@@ -159,25 +155,23 @@ def train(
         Where checkpoint, spend and model are kept: the same command goes on where it stopped.
         With a SuperLink that is there already, a folder on its machine.
     round_seconds
-        How long a round waits for answers, on Flower.
+        How long a round waits for updates, on Flower.
     join_seconds
         How long the first round waits for nodes that are still to come, on Flower.
     out
         The file for the model; by default model.npz, in the folder where one is named.
-    as_json
-        Print one JSON document.
     """
-    from fedbourse.bootstrap.flower_run import Link
-    from fedbourse.bootstrap.train import (
-        Place,
+    from fedbourse.flower.job import MODEL, read_roster
+    from fedbourse.flower.processes import Link
+    from fedbourse.flower.train import (
+        Location,
         federation_job,
-        train_made_up,
         train_on_federation,
+        train_simulated,
     )
-    from fedbourse.bootstrap.train_job import MODEL, read_roster
 
     settings = options.settings()
-    place = Place(
+    place = Location(
         folder,
         round_s=number("round_seconds", round_seconds, above=0, at_most=86400),
         join_s=number("join_seconds", join_seconds, above=0, at_most=86400),
@@ -186,35 +180,37 @@ def train(
     if roster is not None and job is not None:
         document = federation_job(settings, read_roster(roster), place).document
         write_bytes(job, json.dumps(document).encode())
-        print_line(f"the job is in {job}")
+        print_blocks(f"the job is in {job}")
         return
     if out is not None or folder is None:
         check_writable(out or Path(MODEL))
     out = out or Path(folder or "", MODEL)
-    told = _Told(rounds=settings.rounds)
+    notes = _RoundNotes(rounds=settings.rounds)
     if roster is None or superlink is None:
         each = _budgets(budgets or "", owners)
-        trained = train_made_up(
-            settings, each, engine=engine, noise=noise, place=place, on_line=told
+        trained = train_simulated(
+            settings, each, engine=engine, noise=noise, place=place, on_line=notes
         )
     else:
         link = Link(_address(superlink), insecure, str(certificates) if certificates else None)
         trained = train_on_federation(
-            federation_job(settings, read_roster(roster), place), link, on_line=told
+            federation_job(settings, read_roster(roster), place), link, on_line=notes
         )
     trained.save(out)
     here = trained.parameters is not None
-    if as_json:
-        print_json({"model_file": str(out) if here else None, **trained.document})
-    else:
-        _print(trained, f"{out}" if here else f"{folder}/model.npz on the SuperLink's machine")
+    output.show(
+        {"model_file": str(out) if here else None, **trained.document},
+        lambda document: _in_words(
+            document, str(out) if here else f"{folder}/model.npz on the SuperLink's machine"
+        ),
+    )
 
 
 @train_app.command
 def recipe(
     *,
     options: RecipeOptions = _USUAL,
-    out: Annotated[Path | None, Parameter(group=_OUTPUT)] = None,
+    out: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
 ) -> None:
     """Write what owners are to agree to: give it to them, and train with the same options.
 
@@ -231,13 +227,7 @@ def recipe(
 
     settings = options.settings()
     document = settings.recipe(load(settings.data, seed=settings.seed)).document
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    if out is None:
-        print(text, end="")
-    else:
-        check_writable(out, new=not out.exists() or out.is_file())
-        write_bytes(out, text.encode())
-        print_line(f"the recipe is in {out}")
+    write_document(document, out, "the recipe")
 
 
 @train_app.command
@@ -255,9 +245,9 @@ def agree(
     """Agree to a recipe, on the owner's own machine, and print the line for the buyer's roster.
 
     Reserves the budget under the device's lifetime cap, and keeps a fixed random choice of records
-    in its folder. From then on the device answers this training's rounds, each once, and no others.
-    How many records fit is told on standard error, to you alone: the line for the roster does not
-    depend on them. `fedbourse device check recipe.json` tells before you agree.
+    in its folder. From then on the device sends one update in each round of this training, and no
+    others. How many records fit is printed on standard error, to you alone: the line for the roster
+    does not depend on them. `fedbourse device check recipe.json` says so before you agree.
     Data that another device's folder guards is refused: it would have a second cap.
     Start its SuperNode with `--node-config 'fedbourse-device="FOLDER"'`.
 
@@ -282,13 +272,13 @@ def agree(
     public_key
         The public key that the SuperNode is registered with, so that nobody can take its place.
     """
-    from fedbourse.bootstrap.train_agree import agree_to
+    from fedbourse.flower.consent import agree_to
 
     agreed = agree_to(
         file, folder, owner, budget, data=data, separate_cap=separate_cap, public_key=public_key
     )
     if agreed.check is not None:
-        print(f"{fit_sentence(agreed.check)}; that stays on this machine", file=sys.stderr)
+        print_note(f"{fit_sentence(agreed.check)}; that stays on this machine")
     print(json.dumps(agreed.member.document))
 
 
@@ -300,13 +290,13 @@ def app_folder() -> None:
 
         fedbourse train app
     """
-    from fedbourse.bootstrap.train_job import APP_FOLDER
+    from fedbourse.flower.job import APP_FOLDER
 
     print(APP_FOLDER)
 
 
-class _Told:
-    """Tells of a training on standard error, a line a round."""
+class _RoundNotes:
+    """Notes a training on standard error, one line for each round."""
 
     def __init__(self, *, rounds: int) -> None:
         self._rounds, self._refused = rounds, set[tuple[str, str]]()
@@ -314,19 +304,15 @@ class _Told:
     def __call__(self, line: dict[str, Any]) -> None:
         if line["event"] != "round":
             return
-        print(
-            f"round {line['round'] + 1}/{self._rounds}: {line['answers']} of {line['owners']} "
-            f"answers, loss {line['loss']:.4f}, accuracy {line['accuracy']:.1%}, "
-            f"{line['seconds']:.2f} s",
-            file=sys.stderr,
-            flush=True,
+        print_note(
+            f"round {line['round'] + 1}/{self._rounds}: {line['updates']} of {line['owners']} "
+            f"updates, loss {line['loss']:.4f}, accuracy {line['accuracy']:.1%}, "
+            f"{line['seconds']:.2f} s"
         )
         for owner, (reason, sentence) in line["refused"].items():
             if (owner, reason) not in self._refused:
                 self._refused.add((owner, reason))
-                # Whatever a node sent: the terminal shows it as it is.
-                refusal = plain(f"  {owner} refuses, {reason}: {sentence}")
-                print(refusal, file=sys.stderr, flush=True)
+                print_note(f"  {owner} refuses, {reason}: {sentence}")
 
 
 def _check_together(
@@ -343,17 +329,12 @@ def _check_together(
         raise InvalidInput(f"--superlink belongs to --engine flower; found --engine {engine}")
     if (budgets is None) == (roster is None):
         raise InvalidInput(
-            "give --budgets for made-up owners, as 0.5,0.5,1.0, or --roster for real ones"
+            "give --budgets for simulated owners, as 0.5,0.5,1.0, or --roster for real ones"
         )
 
 
 def _budgets(text: str, owners: float | None) -> list[float]:
-    try:
-        each = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidInput(
-            f"--budgets must be numbers, as 0.5,0.5,1.0; found {text!r:.60}"
-        ) from None
+    each = numbers("--budgets", text, example="0.5,0.5,1.0")
     if owners is not None:
         count = whole_number("owners", owners, at_least=1)
         if count > _OWNERS_MAX:
@@ -371,25 +352,20 @@ def _address(text: str) -> str:
     return text
 
 
-def _print(trained: Trained, file: str) -> None:
-    document = trained.document
-    print_table(
-        ("owner", "budget rho", "answered", "spent rho", *EPSILON_HEADS, "last refusal"),
-        [
-            (
-                line["owner"],
-                f"{line['budget']:g}",
-                f"{line['answered']}/{document['rounds']}",
-                f"{line['spent_rho']:.4g}",
-                epsilon_text(line["spent_epsilon_one_record"]),
-                epsilon_text(line["spent_epsilon_whole_owner"]),
-                line["refused"] or "-",
-            )
-            for line in document["owners"]
-        ],
+def _in_words(document: dict[str, Any], file: str) -> Blocks:
+    yield table(
+        document["owners"],
+        {
+            "owner": "{owner}",
+            "budget rho": "{budget:g}",
+            "delivered": lambda owner: f"{owner['delivered']}/{document['rounds']}",
+            "spent rho": "{spent_rho:.4g}",
+            **epsilon_columns("spent_"),
+            "last refusal": lambda owner: owner["refused"] or "-",
+        },
     )
-    print_line("")
-    facts = {
+    yield ""
+    yield {
         "engine": document["engine"],
         "noise": "simulated from the seed: it protects nobody"
         if document["noise"] == "simulated"
@@ -400,4 +376,3 @@ def _print(trained: Trained, file: str) -> None:
         "records",
         "model": file,
     }
-    print_facts(facts)

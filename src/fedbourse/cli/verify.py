@@ -8,36 +8,30 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
 
-from fedbourse.cli.server_options import (
-    NO_OPTIONS,
-    Json,
-    ServerOptions,
-    account_path,
-    pages,
-    print_json,
-    print_line,
-    print_table,
-    task_id,
-)
+from fedbourse.cli.output import PEOPLE, Blocks, Output, table
+from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, account_path, pages, task_id
 from fedbourse.errors import (
-    BooksDiffer,
     Conflict,
     InvalidInput,
+    LedgerMismatch,
     NotAllowed,
     NotFound,
-    NotSignedIn,
+    Unauthenticated,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fedbourse.wire.bounds import Allowance
-    from fedbourse.wire.connection import Connection
+    from fedbourse.protocol.bounds import Allowance
+    from fedbourse.protocol.connection import Connection
 
 _TRIES = 5
 _TRAINED = ("training", "completed", "cancelled")
-_WORDS = {True: "right", False: "DIFFERS", None: "not checked"}
-_COLOURS = {True: "green", False: "bold red", None: "yellow"}
+_RESULTS = {
+    True: ("right", "green"),
+    False: ("DIFFERS", "bold red"),
+    None: ("not checked", "yellow"),
+}
 
 
 class Checked(Protocol):
@@ -63,18 +57,18 @@ def verify(
     seen: tuple[Path, ...] = (),
     save_seen: Path | None = None,
     server: ServerOptions = NO_OPTIONS,
-    as_json: Json = False,
+    output: Output = PEOPLE,
 ) -> None:
     """Recompute a task from its records: log, plans, payments, vesting and balances.
 
     Everything that the caller may see is fetched and recomputed here, so that the market is not
-    taken at its word: everything with an auditor's token, the own line and the totals with an
+    taken at its word: everything with an auditor's token, the own allocation and the totals with an
     owner's, the public log without any. Ends with exit code 15 if something differs.
 
     With --seen, logs are compared with heads that the market signed before, and nothing else is
     recomputed: only what came later is read.
 
-    Examples:
+    For example:
 
         fedbourse verify latest
 
@@ -98,12 +92,10 @@ def verify(
     save_seen
         A file to store the signed heads of the logs in, once nothing differs. One that is there
         already is compared like those of --seen, and keeps its other heads.
-    as_json
-        Print one JSON document.
     """
     from fedbourse.cli.seen_heads import SeenHeads
+    from fedbourse.market.audit import verify_books, verify_task
     from fedbourse.market.heads import MARKET_LOG, Head
-    from fedbourse.market.verify import verify_books, verify_task
 
     heads = SeenHeads.read(seen, save_seen)
     with server.connect() as connection:
@@ -128,28 +120,36 @@ def verify(
                 read = Head(name, records["task"]["events"], records["task"]["last_hash"])
             if seen or save_seen:
                 checks += heads.compare(connection, (MARKET_LOG, name), read=read)
-    show_checks(name, checks, as_json=as_json)
+    show_checks(name, checks, output)
     if save_seen is not None:
         heads.save(save_seen)
 
 
-def show_checks(name: str, checks: Sequence[Checked], *, as_json: bool) -> None:
+def show_checks(name: str, checks: Sequence[Checked], output: Output) -> None:
     """Print what was compared, and end with the exit code of books that differ if some do."""
-    if as_json:
-        print_json(
-            {
-                "task": name,
-                "checks": [
-                    {"name": check.name, "passed": check.passed, "detail": check.detail}
-                    for check in checks
-                ],
-            }
-        )
-    else:
-        _print(name, checks)
+    fields = ("name", "passed", "detail")
+    listed = [{field: getattr(check, field) for field in fields} for check in checks]
+    output.show({"task": name, "checks": listed}, _in_words)
     wrong = [check.name for check in checks if check.passed is False]
     if wrong:
-        raise BooksDiffer(f"{name}: {len(wrong)} checks differ: {', '.join(wrong)}")
+        raise LedgerMismatch(f"{name}: {len(wrong)} checks differ: {', '.join(wrong)}")
+
+
+def _in_words(document: dict[str, Any]) -> Blocks:
+    yield table(
+        document["checks"],
+        {
+            "<check": "{name}",
+            "<result": lambda check: Text(*_RESULTS[check["passed"]]),
+            "<detail": "{detail}",
+        },
+    )
+    passed = [check["passed"] for check in document["checks"]]
+    right, wrong, unseen = (passed.count(each) for each in (True, False, None))
+    yield ""
+    yield f"{document['task']}: {right} checks are right, {wrong} differ, {unseen} were not made"
+    if unseen:
+        yield "what was not checked needs another token, or there is nothing of it yet"
 
 
 def task_records(
@@ -159,7 +159,7 @@ def task_records(
 
     ``allowance`` bounds what is read; without it, to what an auditor reads.
     """
-    from fedbourse.wire.bounds import auditor_records
+    from fedbourse.protocol.bounds import auditor_records
 
     path, escrow = f"/v1/tasks/{name}", account_path(f"escrow:{name}")
     allowance = allowance or auditor_records()
@@ -172,10 +172,10 @@ def task_records(
             "task": task,
             "card": connection.get(f"{path}/card")["card"],
             "events": listed(f"{path}/events", "events"),
-            "owners": _allowed(lambda: listed(f"{path}/lines", "owners")),
+            "owners": _allowed(lambda: listed(f"{path}/allocations", "owners")),
             "own": _own(connection, path),
             "entries": _allowed(lambda: listed(f"{escrow}/statement", "entries")),
-            "answers": _answers(connection, path, task, allowance),
+            "updates": _updates(connection, path, task, allowance),
             "escrow_micro": left["balance_micro"] if left else None,
         }
         if _stamp(connection, connection.get(path), escrow) == before:
@@ -193,24 +193,24 @@ def _stamp(connection: Connection, task: dict[str, Any], escrow: str) -> tuple[s
     return task["last_hash"], _allowed(lambda: connection.get(escrow))
 
 
-def _answers(
+def _updates(
     connection: Connection, path: str, task: dict[str, Any], allowance: Allowance
 ) -> dict[int, list[dict[str, Any]]] | None:
-    """Return who answered each round, to somebody who may see it."""
+    """Return the updates of each round, to somebody who may see them."""
     begun = min(task["round"] + 1, task["rounds"]) if task["state"] in _TRAINED else 0
-    found = {}
+    updates = {}
     for number in range(begun):
-        asked = f"{path}/rounds/{number}/answers"
-        came = _allowed(partial(_listed, connection, asked, "answers", allowance))
-        if came is None:
+        of_round = f"{path}/rounds/{number}/updates"
+        entries = _allowed(partial(_listed, connection, of_round, "updates", allowance))
+        if entries is None:
             return None
-        found[number] = came
-    return found
+        updates[number] = entries
+    return updates
 
 
 def _own(connection: Connection, path: str) -> dict[str, Any] | None:
-    """Return an owner's own line with its proof; None for somebody who is none of its owners."""
-    own: dict[str, Any] | None = _allowed(lambda: connection.get(f"{path}/mine"))
+    """Return an owner's participation with its proof; None for anybody else."""
+    own: dict[str, Any] | None = _allowed(lambda: connection.get(f"{path}/participation"))
     if own is None:
         return None
     return own | {"proof": _allowed(lambda: connection.get(f"{path}/proof"))}
@@ -220,21 +220,5 @@ def _allowed(ask: Callable[[], Any]) -> Any:
     """Return what the caller may see, or None."""
     try:
         return ask()
-    except (NotAllowed, NotSignedIn, NotFound):
+    except (NotAllowed, Unauthenticated, NotFound):
         return None
-
-
-def _print(name: str, checks: Sequence[Checked]) -> None:
-    print_table(
-        ("check", "result", "detail"),
-        (
-            (check.name, Text(_WORDS[check.passed], _COLOURS[check.passed]), check.detail)
-            for check in checks
-        ),
-        left="check,result,detail",
-    )
-    right, wrong, unseen = (sum(c.passed is each for c in checks) for each in (True, False, None))
-    print_line("")
-    print_line(f"{name}: {right} checks are right, {wrong} differ, {unseen} were not made")
-    if unseen:
-        print_line("what was not checked needs another token, or there is nothing of it yet")

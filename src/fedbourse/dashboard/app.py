@@ -1,4 +1,4 @@
-"""The dashboard on the market's application: its pages, its files, and errors in words."""
+"""The dashboard on the market's application: its pages, its files, and errors as pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from fedbourse.dashboard.sign_in import router as sign_in
 from fedbourse.dashboard.steps import router as steps
 from fedbourse.dashboard.task_pages import router as task
 from fedbourse.dashboard.verify_pages import router as verify
-from fedbourse.dashboard.withdrawing import router as withdrawing
 from fedbourse.web.limits import SecurityHeaders
 from fedbourse.web.problems import LastResort
 
@@ -32,7 +31,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     market,
     task,
     owner,
-    withdrawing,
     verify,
     ledger,
     report,
@@ -51,7 +49,7 @@ async def static(
     accept_encoding: Annotated[str, Header()] = "",
 ) -> Response:
     """Return a script, a style or a picture."""
-    return LOOK.files.answer(name, version=v, seen=if_none_match, encodings=accept_encoding)
+    return LOOK.files.response(name, version=v, etags=if_none_match, encodings=accept_encoding)
 
 
 def add_dashboard(app: FastAPI) -> None:

@@ -2,205 +2,189 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
-from fedbourse.dashboard.card_form import STARTS, card_in
+from fedbourse.dashboard.card_form import CHOICES, STARTS, card_in
 from fedbourse.dashboard.forms import CSRF, KEY, Form, InvalidForm
+from fedbourse.dashboard.owner_pages import Before  # noqa: TC001 - FastAPI reads it
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
 from fedbourse.dashboard.pages import HEADERS, LOOK, page, redirect
-from fedbourse.dashboard.visits import KnownPageVisit, signed_in
-from fedbourse.dashboard.what_if import answer, supposed_in
+from fedbourse.dashboard.what_if import predict, supposed_in
 from fedbourse.errors import FedbourseError
-from fedbourse.game import ACCURACY_MODELS
-from fedbourse.market import accounts, buying, documents
-from fedbourse.wire.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
+from fedbourse.market import documents
+from fedbourse.market.commands import accounts
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.tasks.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fedbourse.dashboard.what_if import Answer
-    from fedbourse.market.view import View
+    from fedbourse.dashboard.what_if import WhatIfResult
+    from fedbourse.market.views import View
 
 router = APIRouter()
-Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
-_TASKS_MAX = 300
-MODEL_WORDS = {
-    "paper": "the mean over those who take part",
-    "population": "the same over all owners",
-    "averaged": "the plain average's variance",
-    "precision": "answers weighted by precision",
-}
+Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]
+ROWS = 20
 
 
-class Claim(Form):
+class DepositClaim(Form):
     """Money that came in, by its reference."""
 
     reference: str
 
 
 @router.get("/buy")
-def buyer_page(visit: Buyer) -> Response:
+def buyer_page(context: Buyer, before: Before = "") -> Response:
     """Show a buyer its money and its tasks."""
-    return _own_page(visit)
+    return _own_page(context, before=before)
 
 
 def _own_page(
-    visit: KnownPageVisit,
+    context: AuthenticatedPageContext,
     *,
+    before: str = "",
     status: int = 200,
     errors: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
     claimed_ms: int | None = None,
 ) -> Response:
     def read(view: View) -> dict[str, Any]:
-        found = view.bought_tasks(limit=_TASKS_MAX)
+        tasks = view.bought_tasks(before=before or None, limit=ROWS + 1)
         rows = [
-            document | {"money": money, "reward": documents.promised(task)}
-            for document, task, money in found
+            vars(document) | {"money": money, "reward": documents.promised(task)}
+            for document, task, money in tasks[:ROWS]
         ]
         return {
             "balance": view.balance(),
             "tasks": rows,
-            "in_escrow": sum(row["money"].escrow for row in rows),
-            "paid": sum(row["money"].paid for row in rows),
-            "to_fund": sum(row["money"].fund for row in rows),
-            "more": len(found) == _TASKS_MAX,
+            "all_money": view.bought(),
+            "older": rows[-1]["task"] if len(tasks) > ROWS else None,
         }
 
     return page(
-        visit,
+        context,
         "buy.html",
         status=status,
+        before=before,
         errors=errors or {},
         values=values or {},
         claimed_ms=claimed_ms,
-        **visit.read(read),
+        **context.read(read),
     )
 
 
 @router.post("/buy/deposit")
-def deposit(visit: Buyer) -> Response:
+def deposit(context: Buyer) -> Response:
     """Claim money that came in."""
     try:
-        reference = visit.form(Claim).reference
-        received = accounts.look_up(visit.caller, visit.service.payments, reference)
-        done = visit.write(
-            lambda unit, caller: asdict(accounts.deposit(visit.market, unit, caller, received))
+        reference = context.form(DepositClaim).reference
+        received = accounts.look_up(context.caller, context.service.payments, reference)
+        done = context.write(
+            lambda tx, caller: accounts.deposit(context.market, tx, caller, received)
         )
     except InvalidForm as error:
-        return _own_page(visit, status=422, errors=error.errors, values=error.values)
+        return _own_page(context, status=422, errors=error.errors, values=error.values)
     except FedbourseError as error:
         if error.http_status >= 500:
             raise
-        said = visit.fields.get("reference", [""])[0]
-        errors, values = {"reference": str(error)}, {"reference": said}
-        return _own_page(visit, status=error.http_status, errors=errors, values=values)
+        typed = context.fields.get("reference", [""])[0]
+        errors, values = {"reference": str(error)}, {"reference": typed}
+        return _own_page(context, status=error.http_status, errors=errors, values=values)
     if done["claimed_before"]:
-        return _own_page(visit, claimed_ms=done["claimed_ms"], values={"reference": reference})
+        return _own_page(context, claimed_ms=done["claimed_ms"], values={"reference": reference})
     return redirect("/buy")
 
 
 @router.get("/buy/new")
-def new_task(visit: Buyer) -> Response:
+def new_task(context: Buyer) -> Response:
     """Show the form of a new task, and what it would buy as it stands."""
-    return _card_page(visit, STARTS)
+    return _card_page(context, STARTS)
 
 
 @router.post("/buy/new")
-def create(visit: Buyer) -> Response:
+def create(context: Buyer) -> Response:
     """Store a draft, or show what is wrong with it at its place."""
     try:
-        card = card_in(_said(visit))
+        card = card_in(_typed(context))
     except InvalidForm as error:
-        return _card_page(visit, STARTS | error.values, errors=error.errors, status=422)
+        return _card_page(context, STARTS | error.values, errors=error.errors, status=422)
     try:
-        made = visit.write(
-            lambda unit, caller: documents.task_document(
-                buying.create(visit.market, unit, caller, card)
+        made = context.write(
+            lambda tx, caller: documents.task_document(
+                buyer_commands.create(context.market, tx, caller, card)
             )
         )
     except FedbourseError as error:
         if error.http_status >= 500:
             raise
-        typed = {name: said[0] for name, said in _said(visit).items()}
+        typed = {name: texts[0] for name, texts in _typed(context).items()}
         errors = {"form": str(error)}
-        return _card_page(visit, STARTS | typed, errors=errors, status=error.http_status)
+        return _card_page(context, STARTS | typed, errors=errors, status=error.http_status)
     return redirect(f"/tasks/{made['task']}")
 
 
 @router.post("/buy/what-if")
-def would_buy(visit: Buyer) -> Response:
+def would_buy(context: Buyer) -> Response:
     """Say what a card would buy: as a part for scripts, as the whole page for everybody else."""
-    said = _said(visit)
-    with visit.at_length():
-        found, errors = _answer(said)
-    if visit.request.header("accept") != "application/json":
-        typed = {name: each[0] for name, each in said.items()}
-        return _card_page(visit, STARTS | typed, errors=errors, answered=(found, errors))
-    # A wrong number is an answer like others: browsers report a status of 422 as a failure.
-    html = "" if found is None else _part(found)
+    fields = _typed(context)
+    with context.at_length():
+        what_if, errors = _preview(fields)
+    if context.request.header("accept") != "application/json":
+        typed = {name: texts[0] for name, texts in fields.items()}
+        return _card_page(context, STARTS | typed, errors=errors, preview=(what_if, errors))
+    # Not 422 for a wrong number: browsers report that status as a failure.
+    template = LOOK.environment.get_template("_what_if.html")
+    html = "" if what_if is None else template.render(what_if=what_if)
     return JSONResponse({"html": html, "errors": errors}, headers=HEADERS)
 
 
-def _said(visit: KnownPageVisit) -> dict[str, list[str]]:
-    return {name: said for name, said in visit.fields.items() if name not in (CSRF, KEY)}
+def _typed(context: AuthenticatedPageContext) -> dict[str, list[str]]:
+    return {name: texts for name, texts in context.fields.items() if name not in (CSRF, KEY)}
 
 
-def _answer(fields: dict[str, list[str]]) -> tuple[Answer | None, dict[str, str]]:
+def _preview(fields: dict[str, list[str]]) -> tuple[WhatIfResult | None, dict[str, str]]:
     try:
-        return answer(supposed_in(fields)), {}
+        return predict(supposed_in(fields)), {}
     except InvalidForm as error:
         return None, error.errors
     except FedbourseError as error:
         return None, {"form": str(error)}
 
 
-def _answered(
-    visit: KnownPageVisit, values: Mapping[str, str]
-) -> tuple[Answer | None, dict[str, str]]:
-    """Say what a card would buy; where it is not the visitor's turn, why it does not say it."""
-    try:
-        with visit.at_length():
-            return _answer({name: [text] for name, text in values.items()})
-    except FedbourseError as error:
-        return None, {"form": str(error)}
-
-
-def _part(found: Answer) -> str:
-    template = LOOK.environment.get_template("_what_if.html")
-    return template.render(found=found, model_words=MODEL_WORDS)
-
-
 def _card_page(
-    visit: KnownPageVisit,
+    context: AuthenticatedPageContext,
     values: Mapping[str, str],
     *,
     errors: Mapping[str, str] | None = None,
-    answered: tuple[Answer | None, dict[str, str]] | None = None,
+    preview: tuple[WhatIfResult | None, dict[str, str]] | None = None,
     status: int = 200,
 ) -> Response:
-    found, wrong = answered or _answered(visit, values)
-    balance = visit.read(lambda view: view.balance())
+    try:
+        with context.at_length() if preview is None else nullcontext():
+            what_if, wrong = preview or _preview({name: [text] for name, text in values.items()})
+    except FedbourseError as error:  # too many computations at once: the page comes without one
+        what_if, wrong = None, {"form": str(error)}
+    balance = context.read(lambda view: view.balance())
     return page(
-        visit,
+        context,
         "card.html",
         status=status,
         values=values,
         errors=_sentences(errors or {}),
-        found=found,
+        what_if=what_if,
         what_if_error=next(iter(wrong.values()), ""),
-        models=ACCURACY_MODELS,
-        model_words=MODEL_WORDS,
+        choices=CHOICES,
         balance=balance,
         incentives=UNEARNED_INCENTIVES,
         upfront_incentive=UPFRONT_INCENTIVE,
-        fund=visit.market.fund,
+        fund=context.market.fund,
     )
 
 
 def _sentences(errors: Mapping[str, str]) -> dict[str, str]:
-    """Return what people read: without how a number was looked for."""
-    return {name: said.partition(", unable to")[0] for name, said in errors.items()}
+    """Return sentences for people, without how a number was parsed."""
+    return {name: each.partition(", unable to")[0] for name, each in errors.items()}

@@ -10,10 +10,21 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedbourse.dashboard.forms import InvalidForm, read_form
 from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
+from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import InvalidInput
-from fedbourse.learning.models import model_named
-from fedbourse.wire.card import COMPENSATIONS, Assumptions, Deadlines, TaskCard
-from fedbourse.wire.json_body import read_json
+from fedbourse.game import ACCURACY_MODELS
+from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.learning.aggregation import AGGREGATIONS
+from fedbourse.learning.models import MODELS, model_named
+from fedbourse.tasks.card import (
+    CARD_CHOICES,
+    COST_RULES,
+    UNEARNED,
+    VESTINGS,
+    Assumptions,
+    Deadlines,
+    TaskCard,
+)
 
 if TYPE_CHECKING:
     from fedbourse.dashboard.forms import Fields
@@ -22,10 +33,10 @@ _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _LONGEST_S = 366 * 86400.0
 _TEXT_MAX = 2000
-_ASSUMED = Assumptions(weight=1.0)
+_ASSUMED = Assumptions(accuracy_value=1.0)
 _SAME = (
     "goal", "data", "validation", "scaling", "features", "classes", "step_size", "rounds",
-    "samples", "clip", "weights", "start_seed", "vesting", "unearned", "cost", "max_reward",
+    "samples", "clip", "aggregation", "start_seed", "vesting", "unearned", "cost", "max_reward",
     "max_rho", "min_budget", "min_total_budget", "min_participants",
 )  # fmt: skip
 """Items that the form and the card call alike."""
@@ -37,10 +48,10 @@ def seconds(text: object) -> object:
     >>> seconds("1.5 h"), seconds("300s")
     (5400.0, 300.0)
     """
-    found = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    match = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
         raise ValueError("should be a number with s, min, h or d, such as 90 min")
-    span = float(found[1]) * _SECONDS[found[2].lower()]
+    span = float(match[1]) * _SECONDS[match[2].lower()]
     if not 1 <= span <= _LONGEST_S:
         raise ValueError("should be at least 1 s and at most 366 d")
     return span
@@ -58,7 +69,7 @@ def seconds_or_none(text: object) -> object:
 
 def _layout(text: str) -> str:
     try:
-        found = read_json(text.encode())
+        layout = read_json(text.encode())
     except UnicodeEncodeError:
         raise ValueError("should be JSON; found half a surrogate pair") from None
     except InvalidInput as error:
@@ -66,7 +77,7 @@ def _layout(text: str) -> str:
         raise ValueError(
             f"should be JSON, as fedbourse task card --data writes it; {why}"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(layout, dict):
         raise ValueError("should be a JSON object with columns and label")
     return text
 
@@ -83,11 +94,11 @@ class NewTask(Supposed):
     validation: Text = ""
     scaling: Text = "none"
     layout: Annotated[str, AfterValidator(_layout)] | None = None
-    weights: Literal["precision", "equal"] = "precision"
+    aggregation: Literal[tuple(AGGREGATIONS)] = "precision"  # type: ignore[valid-type]
     start_seed: Annotated[int, Field(ge=0, le=2**53)] = 0
-    vesting: Literal["by-round", "upfront"] = "by-round"
-    unearned: Literal["fund", "refund", "share"] = "fund"
-    cost: Literal["convex", "linear"] = "convex"
+    vesting: Literal[tuple(VESTINGS)] = "by-round"  # type: ignore[valid-type]
+    unearned: Literal[tuple(UNEARNED)] = "fund"  # type: ignore[valid-type]
+    cost: Literal[tuple(COST_RULES)] = "convex"  # type: ignore[valid-type]
     min_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     min_total_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     interest_s: Span
@@ -103,7 +114,7 @@ class NewTask(Supposed):
         return {name: getattr(self, name) for name in _SAME} | {
             "loss": self.model_name,
             "query": "gradient",
-            "compensation": COMPENSATIONS[0],
+            "compensation": next(iter(MECHANISMS)),
             "reward": self.reward if self.reward_kind == "fixed" else self.reward_kind,
             "model": self.model_name,
             "dimension": model.dimension,
@@ -113,6 +124,11 @@ class NewTask(Supposed):
         }
 
 
+CHOICES = {
+    item: [(choice.name, choice.label) for choice in registry.choices]
+    for item, registry in {**CARD_CHOICES, "model": MODELS, "accuracy": ACCURACY_MODELS}.items()
+}
+"""What the form offers where an item is chosen by name."""
 STARTS = {
     "goal": "",
     "data": "",
@@ -127,7 +143,7 @@ STARTS = {
     "samples": "100",
     "step_size": "1",
     "clip": "1",
-    "weights": "precision",
+    "aggregation": "precision",
     "start_seed": "0",
     "max_rho": "10",
     "reward_kind": "fixed",
@@ -139,7 +155,7 @@ STARTS = {
     "min_budget": "0",
     "min_total_budget": "0",
     "min_participants": "2",
-    "weight": "20",
+    "accuracy_value": "20",
     "accuracy": "precision",
     "chance": "0.5",
     "ceiling": "0.9",
@@ -160,7 +176,7 @@ STARTS = {
 
 def card_in(fields: Fields) -> TaskCard:
     """Return the card of a filled-in form, or refuse with a sentence for each wrong field."""
-    typed = {name: said[0] for name, said in fields.items()}
+    typed = {name: texts[0] for name, texts in fields.items()}
     errors: dict[str, str] = {}
     try:
         supposed_in(fields)

@@ -47,5 +47,5 @@ def epsilon_table() -> EpsilonTable:
 
 @cache
 def _made() -> EpsilonTable:
-    found = epsilon(rho=np.geomspace(LOW, HIGH, POINTS), delta=DELTA)
-    return EpsilonTable(LOW, HIGH, DELTA, tuple((_MARGIN * found).tolist()))
+    epsilons = epsilon(rho=np.geomspace(LOW, HIGH, POINTS), delta=DELTA)
+    return EpsilonTable(LOW, HIGH, DELTA, tuple((_MARGIN * epsilons).tolist()))

@@ -1,7 +1,7 @@
 """Forms: where they may come from, what is in them, and how they are read.
 
-A page's form begins with ``{{ form_fields(visit) }}``: ``csrf`` ties it to the session, ``key``
-makes a second click the same write. Routes read the rest with ``visit.form(Model)``.
+A page's form begins with ``{{ form_fields(context) }}``: ``csrf`` ties it to the session, ``key``
+makes a second click the same write. Routes read the rest with ``context.form(Model)``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import InvalidInput, NotAllowed
-from fedbourse.wire.plain_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fedbourse.wire.signatures import Request
+    from fedbourse.protocol.signatures import Request
 
 _KIND = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 200
@@ -42,7 +42,6 @@ class InvalidForm(InvalidInput):
     """A form whose fields cannot be used as they are; ``errors`` has a sentence for each."""
 
     def __init__(self, errors: Mapping[str, str], values: Mapping[str, str]) -> None:
-        """Keep the sentences, and what was typed, so that the form can be shown again."""
         first = next(iter(errors.items()), ("form", "cannot be read"))
         super().__init__(f"{first[0].replace('_', ' ')}: {first[1]}")
         self.errors = dict(errors)
@@ -60,8 +59,8 @@ def check_origin(request: Request) -> None:
 
 def check_csrf(fields: Fields, expected: str) -> None:
     """Refuse a form that another session's page holds, or none."""
-    found = fields.get(CSRF, [])
-    if len(found) != 1 or not hmac.compare_digest(found[0].encode(), expected.encode()):
+    codes = fields.get(CSRF, [])
+    if len(codes) != 1 or not hmac.compare_digest(codes[0].encode(), expected.encode()):
         raise NotAllowed("this form belongs to another sign-in; open the page again and repeat it")
 
 
@@ -91,16 +90,16 @@ def read_fields(request: Request) -> Fields:
 def read_form(fields: Fields, model: type[AnyForm]) -> AnyForm:
     """Return fields as a model of them, or refuse with a sentence for each that is wrong."""
     typed = {name: values for name, values in fields.items() if name not in (CSRF, KEY)}
-    given: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, values in typed.items():
-        said = [value for value in values if value.strip()]
+        filled = [value for value in values if value.strip()]
         field = model.model_fields.get(name)
         if field is not None and typing.get_origin(field.annotation) in (list, tuple):
-            given[name] = said
-        elif said:
-            given[name] = said[0] if len(said) == 1 else said
+            content[name] = filled
+        elif filled:
+            content[name] = filled[0] if len(filled) == 1 else filled
     try:
-        return model.model_validate(given)
+        return model.model_validate(content)
     except ValidationError as error:
         errors: dict[str, str] = {}
         for each in error.errors(include_url=False, include_input=False, include_context=False):

@@ -12,28 +12,28 @@ from pydantic import Field
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
 from fedbourse.dashboard.forms import Form, InvalidForm
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import page, redirect
-from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
 from fedbourse.ledger import OUTSIDE
-from fedbourse.market import accounts, payouts
+from fedbourse.market.commands import accounts, payouts
 from fedbourse.market.service import FUND
 from fedbourse.units import micro_credits
 from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from fedbourse.market.task import Entry
-    from fedbourse.market.view import View
+    from fedbourse.market.records import Entry
+    from fedbourse.market.views import View
 
 router = APIRouter()
 ROWS = 50
 PAYOUT_ROWS = 10
 """How many of an account's newest pay-outs a page shows."""
 _PAGES_LIGHT = 20
-"""Pages further back are computed at length: all that is newer is summed up."""
+"""Pages further back are computed at length: all is counted, and what is newer summed up."""
 _ESCROWS = 100
 _TOO_MUCH = "this is more than the account holds"
-Mover = Annotated[KnownPageVisit, Depends(signed_in(*accounts.MOVERS))]
+Mover = Annotated[AuthenticatedPageContext, Depends(signed_in(*accounts.MOVERS))]
 _AMOUNT = re.compile(r"-?([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]*)?|\.[0-9]+")
 PayoutId = Annotated[str, Query(max_length=100)]
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=10_000)]
@@ -48,41 +48,41 @@ class WithdrawForm(Form):
 
 
 @router.get("/ledger")
-def ledger_page(visit: SignedIn, after: AfterName = "") -> Response:
+def ledger_page(context: SignedIn, after: AfterName = "") -> Response:
     """Show the balances that the caller may see."""
-    sees_all = visit.may("operator", "auditor")
+    sees_all = context.may("operator", "auditor")
 
     def read(view: View) -> dict[str, Any]:
-        found = view.accounts(after=after, limit=ROWS) if sees_all else []
-        held = view.escrows(limit=_ESCROWS) if visit.may("buyer") else []
+        rows = view.accounts(after=after, limit=ROWS) if sees_all else []
+        held = view.escrows(limit=_ESCROWS) if context.may("buyer") else []
         return {
             "balance": view.balance(),
-            "accounts": found,
-            "next": found[-1][0] if len(found) == ROWS else None,
+            "accounts": rows,
+            "next": rows[-1][0] if len(rows) == ROWS else None,
             "escrows": [(task, money.escrow) for task, money in held],
         }
 
-    return page(visit, "ledger.html", sees_all=sees_all, after=after, **visit.read(read))
+    return page(context, "ledger.html", sees_all=sees_all, after=after, **context.read(read))
 
 
 @router.post("/ledger/withdraw")
-def withdraw(visit: Mover) -> Response:
+def withdraw(context: Mover) -> Response:
     """Show what a withdrawal moves; carry it out once that is confirmed."""
     try:
-        form = visit.form(WithdrawForm)
-        amount = _amount(visit, form)
+        form = context.form(WithdrawForm)
+        amount = _amount(context, form)
     except InvalidForm as wrong:
-        return _statement(visit, visit.caller.party, errors=wrong.errors, values=wrong.values)
+        return _statement(context, context.caller.party, errors=wrong.errors, values=wrong.values)
     if not form.confirmed:
-        balance = visit.read(lambda view: view.balance())
-        return page(visit, "withdraw.html", form=form, amount=amount, balance=balance)
+        balance = context.read(lambda view: view.balance())
+        return page(context, "withdraw.html", form=form, amount=amount, balance=balance)
 
     try:
-        made = visit.write(
-            lambda unit, caller: asdict(
+        made = context.write(
+            lambda tx, caller: asdict(
                 payouts.request(
-                    visit.market,
-                    unit,
+                    context.market,
+                    tx,
                     caller,
                     account=caller.party,
                     amount_micro=amount,
@@ -94,52 +94,52 @@ def withdraw(visit: Mover) -> Response:
         short = isinstance(error, InvalidTransfer)
         at = "destination" if str(error).startswith("destination") else "amount"
         return _statement(
-            visit,
-            visit.caller.party,
+            context,
+            context.caller.party,
             errors={at: _TOO_MUCH if short else str(error)},
-            values=_said(form),
+            values=_typed(form),
         )
-    return redirect(f"/ledger/{visit.caller.party}?done={made['id']}")
+    return redirect(f"/ledger/{context.caller.party}?done={made['id']}")
 
 
-def _said(form: WithdrawForm) -> dict[str, str]:
+def _typed(form: WithdrawForm) -> dict[str, str]:
     return {"amount": form.amount, "destination": form.destination}
 
 
-def _amount(visit: KnownPageVisit, form: WithdrawForm) -> int:
+def _amount(context: AuthenticatedPageContext, form: WithdrawForm) -> int:
     """Return how much is asked for, if the account holds it."""
-    said = _said(form)
+    typed = _typed(form)
     if not _AMOUNT.fullmatch(form.amount):
         raise InvalidForm(
             {
                 "amount": "this must be a whole or decimal number of credits, such as 1250.5 or "
                 f"1,250.5; found {form.amount:.30}"
             },
-            said,
+            typed,
         )
     try:
         amount = micro_credits(form.amount.replace(",", ""))
     except InvalidInput as error:
-        raise InvalidForm({"amount": str(error)}, said) from None
-    held = visit.read(lambda view: view.balance())
+        raise InvalidForm({"amount": str(error)}, typed) from None
+    held = context.read(lambda view: view.balance())
     if amount <= 0:
-        raise InvalidForm({"amount": "this must be above 0"}, said)
-    # A confirmed one is refused by the books themselves, or answered as it was the first time.
+        raise InvalidForm({"amount": "this must be above 0"}, typed)
+    # A confirmed one is refused by the books themselves, or gets its first response again.
     if amount > held and not form.confirmed:
-        raise InvalidForm({"amount": _TOO_MUCH}, said)
+        raise InvalidForm({"amount": _TOO_MUCH}, typed)
     return amount
 
 
 @router.get("/ledger/{party}")
 def statement_page(
-    visit: SignedIn, party: Account, number: PageNumber = 1, done: PayoutId = ""
+    context: SignedIn, party: Account, number: PageNumber = 1, done: PayoutId = ""
 ) -> Response:
     """Show how an account came to hold what it holds, newest first."""
-    return _statement(visit, party, number=number, done=done)
+    return _statement(context, party, number=number, done=done)
 
 
 def _statement(
-    visit: KnownPageVisit,
+    context: AuthenticatedPageContext,
     party: str,
     *,
     number: int = 1,
@@ -147,10 +147,12 @@ def _statement(
     errors: dict[str, str] | None = None,
     values: dict[str, str] | None = None,
 ) -> Response:
+    count_max = _PAGES_LIGHT * ROWS if number <= _PAGES_LIGHT else None
+
     def read(view: View) -> dict[str, Any]:
-        rows, count = view.last_entries(party, page=number, rows=ROWS)
+        rows, count = view.last_entries(party, page=number, rows=ROWS, count_max=count_max)
         words = [asdict(row) | {"entry": row.entry} | _words(row.entry) for row in rows]
-        shows_payouts = party == visit.caller.party or visit.may("operator")
+        shows_payouts = party == context.caller.party or context.may("operator")
         return {
             "rows": words,
             "count": count,
@@ -158,45 +160,46 @@ def _statement(
             "payouts": view.payouts(party, limit=PAYOUT_ROWS) if shows_payouts else [],
         }
 
-    with visit.at_length() if number > _PAGES_LIGHT else nullcontext():
-        found = visit.read(read)
+    with context.at_length() if number > _PAGES_LIGHT else nullcontext():
+        account = context.read(read)
     # Anybody can write such an address: it is the books that say whether it is true.
-    newest = found["rows"][0]["entry"].id if found["rows"] and number == 1 else None
+    newest = account["rows"][0]["entry"].id if account["rows"] and number == 1 else None
     return page(
-        visit,
+        context,
         "statement.html",
         status=422 if errors else 200,
         party=party,
-        pays_to=visit.market.fund_pays_to if party == FUND else None,
+        pays_to=context.market.fund_pays_to if party == FUND else None,
         number=number,
-        last=max(1, -(-found["count"] // ROWS)),
+        last=max(1, -(-account["count"] // ROWS)),
+        count_max=count_max,
         at=lambda number: f"/ledger/{party}?page={number}",
-        done=visit.caller.party == party and newest == f"withdrawal/{done}",
+        done=context.caller.party == party and newest == f"withdrawal/{done}",
         errors=errors or {},
         values=values or {},
-        movable=visit.caller.party == party and visit.may(*accounts.MOVERS),
-        limits=visit.market.payout_limits,
-        **found,
+        movable=context.caller.party == party and context.may(*accounts.MOVERS),
+        limits=context.market.payout_limits,
+        **account,
     )
 
 
 def _words(entry: Entry) -> dict[str, Any]:
     """Say what a transfer was for, and to which task it belongs."""
-    accounts = (entry.source, entry.target)
+    accounts = (entry.debit, entry.credit)
     held = next((name for name in accounts if name.startswith("escrow:")), None)
     if entry.id.startswith("deposit/"):
         what = "deposit"
     elif entry.id.startswith("withdrawal/"):
         what = "withdrawal"
     elif entry.id.startswith("payout/"):
-        what = "pay-out confirmed" if entry.target == OUTSIDE else "pay-out returned"
+        what = "pay-out confirmed" if entry.credit == OUTSIDE else "pay-out returned"
     elif held is None:
         what = entry.memo
-    elif entry.target == held:
+    elif entry.credit == held:
         what = "reward reserved in escrow"
-    elif entry.target == FUND:
+    elif entry.credit == FUND:
         what = f"to the fund: {entry.memo}"
-    elif entry.target.startswith("buyer:"):
+    elif entry.credit.startswith("buyer:"):
         what = f"back from escrow: {entry.memo}"
     else:
         what = f"pay: {entry.memo}"

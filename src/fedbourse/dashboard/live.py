@@ -1,4 +1,4 @@
-"""Training as it happens: rounds, devices that answered, money that leaves escrow, the model.
+"""Training as it happens: rounds, updates of devices, money that leaves escrow, the model.
 
 The market knows no records of the buyer's: how good the model is, a buyer's browser finds out by
 itself, from records that never leave it and the model of the open round, which is its buyer's.
@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContextDep, signed_in
 from fedbourse.dashboard.pages import HEADERS, page
-from fedbourse.dashboard.visits import KnownPageVisit, PageVisitor, signed_in
 from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import accuracy_of, training_of
-from fedbourse.market.task import State
+from fedbourse.market.records import State
 from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:
-    from fedbourse.dashboard.visits import PageVisit
-    from fedbourse.market.task import Task
-    from fedbourse.market.view import View
+    from fedbourse.dashboard.page_context import PageContext
+    from fedbourse.market.records import Task
+    from fedbourse.market.views import View
 
 router = APIRouter()
-Buyer = Annotated[KnownPageVisit, Depends(signed_in("buyer"))]
+Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]
 ROUNDS_SHOWN = 2000
 """Of more rounds than this the last ones are drawn."""
 ROUNDS_LISTED = 30
 
 
-def live_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
+def live_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
     """Return what the page of a task shows of its training."""
     return {"live": live_of(view, task)}
 
@@ -44,8 +44,8 @@ def live_of(view: View, task: Task) -> dict[str, Any]:
     rounds = [
         {
             "round": each.number,
-            "answers": each.answers,
-            "void": each.answers < task.card.min_participants,
+            "updates": each.updates,
+            "void": each.updates < task.card.min_participants,
         }
         for each in view.closed_rounds(task.id, last=ROUNDS_SHOWN)
     ]
@@ -56,40 +56,42 @@ def live_of(view: View, task: Task) -> dict[str, Any]:
         "began": signed is not None,
         "signed": signed or 0,
         "first": rounds[0]["round"] if rounds else 0,
-        "answers": [each["answers"] for each in rounds],
+        "updates": [each["updates"] for each in rounds],
         "void": [each["round"] for each in rounds if each["void"]],
         "listed": rounds[-ROUNDS_LISTED:],
         "closed": rounds[-1]["round"] + 1 if rounds else 0,
-        "missed": sum((signed or 0) - each["answers"] for each in rounds),
+        "missed": sum((signed or 0) - each["updates"] for each in rounds),
         "money": view.money(task),
-        "judges": caller is not None and caller.party == task.buyer and "buyer" in caller.scopes,
+        "can_evaluate": caller is not None
+        and caller.party == task.buyer
+        and "buyer" in caller.scopes,
         "predicted": _predicted(task, sold),
     }
 
 
 @router.get("/tasks/{task}/live")
-def live_figures(visit: PageVisitor, task: TaskId) -> Response:
+def live_figures(context: PageContextDep, task: TaskId) -> Response:
     """Return the numbers of a training as they are now, as a part of the task's page."""
 
     def read(view: View) -> dict[str, Any]:
-        found = view.task(task)
-        return {"task": documents.task_document(found), "live": live_of(view, found)}
+        record = view.task(task)
+        return {"task": documents.task_document(record), "live": live_of(view, record)}
 
-    return page(visit, "_live_now.html", **visit.read(read))
+    return page(context, "_live_now.html", **context.read(read))
 
 
 @router.get("/tasks/{task}/open-model")
-def open_model(visit: Buyer, task: TaskId) -> Response:
+def open_model(context: Buyer, task: TaskId) -> Response:
     """Return the newest model to the task's buyer, and how many rounds made it."""
-    found = visit.read(lambda view: view.newest_model(task))
-    headers = HEADERS | {"Fedbourse-Round": str(found.number)}
-    return Response(found.model, media_type="application/octet-stream", headers=headers)
+    newest = context.read(lambda view: view.newest_model(task))
+    headers = HEADERS | {"Fedbourse-Round": str(newest.number)}
+    return Response(newest.model, media_type="application/octet-stream", headers=headers)
 
 
 def _predicted(task: Task, sold: float | None) -> float | None:
-    """Return the accuracy that the budgets sold buy, where weights go by precision."""
-    said = task.card.assumptions
-    if sold is None or said is None or said.accuracy != "precision":
+    """Return the accuracy that the budgets sold buy, where updates are aggregated by precision."""
+    assumed = task.card.assumptions
+    if sold is None or assumed is None or assumed.accuracy != "precision":
         return None
     import numpy as np
 

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
+from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
 from fedbourse.dashboard.pages import page
-from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
-from fedbourse.market.task import State, TaskOrder
+from fedbourse.market.records import State, TaskOrder
 
 if TYPE_CHECKING:
-    from fedbourse.market.view import View
+    from fedbourse.market.views import View
 
 
 router = APIRouter()
@@ -26,7 +26,7 @@ Text = Annotated[str, Query(max_length=200)]
 
 @router.get("/")
 def market_page(
-    visit: PageVisitor,
+    context: PageContextDep,
     state: State | Literal[""] = "",
     text: Text = "",
     sort: TaskOrder = "newest",
@@ -38,21 +38,21 @@ def market_page(
     words = text.casefold().split()
 
     def rows(view: View) -> dict[str, Any]:
-        shown, count = view.found_tasks(
+        tasks, count = view.search_tasks(
             state=wanted, words=words, order=sort, page=number, rows=ROWS
         )
-        return {"tasks": shown, "count": count, "fund": view.fund()}
+        return {"tasks": tasks, "count": count, "fund": view.fund()}
 
-    with visit.at_length() if words else nullcontext():
-        found = visit.read(rows)
-    asked = {"state": state, "text": text, "sort": sort if sort != "newest" else ""}
-    query = {name: value for name, value in asked.items() if value}
-    last = max(1, -(-found["count"] // ROWS))
+    with context.at_length() if words else nullcontext():
+        listing = context.read(rows)
+    filters = {"state": state, "text": text, "sort": sort if sort != "newest" else ""}
+    query = {name: value for name, value in filters.items() if value}
+    last = max(1, -(-listing["count"] // ROWS))
     return page(
-        visit,
-        "_tasks.html" if visit.by_script else "market.html",
-        **found,
-        states=[each for each in State if each is not State.DRAFT or visit.caller is not None],
+        context,
+        "_tasks.html" if context.by_script else "market.html",
+        **listing,
+        states=[each for each in State if each is not State.DRAFT or context.caller is not None],
         sorts=SORTS,
         state=state,
         text=text,

@@ -11,13 +11,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from fedbourse.dashboard.formatting import FILTERS, PAYOUT_WORDS, STATE_WORDS
 from fedbourse.dashboard.forms import CSRF, KEY
 from fedbourse.dashboard.static_files import StaticFiles
-from fedbourse.dashboard.words import FILTERS, PAYOUT_WORDS, STATE_WORDS
 from fedbourse.market.log_summary import out_words
 
 if TYPE_CHECKING:
-    from fedbourse.dashboard.visits import PageVisit
+    from fedbourse.dashboard.page_context import PageContext
 
 POLICY = (
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -41,14 +41,14 @@ NAV = (
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Assets:
     """What templates are made with."""
 
     files: StaticFiles
     environment: Environment
 
 
-def _look() -> _Look:
+def _assets() -> _Assets:
     files = StaticFiles()
     environment = Environment(
         loader=PackageLoader("fedbourse.dashboard"),
@@ -68,27 +68,27 @@ def _look() -> _Look:
         payout_words=PAYOUT_WORDS,
         out_words=out_words,
     )
-    return _Look(files, environment)
+    return _Assets(files, environment)
 
 
-def form_fields(visit: PageVisit) -> Markup:
+def form_fields(context: PageContext) -> Markup:
     """Return the hidden fields of every form that writes."""
     hidden = '<input type="hidden" name="{}" value="{}">'
-    return Markup(hidden * 2).format(CSRF, visit.csrf, KEY, secrets.token_hex(16))
+    return Markup(hidden * 2).format(CSRF, context.csrf, KEY, secrets.token_hex(16))
 
 
 def page(
-    visit: PageVisit | None, template: str, *, status: int = 200, **context: Any
+    context: PageContext | None, template: str, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """Return a template as a page for a visitor, who is None where an error has no visit."""
-    path = "" if visit is None else visit.request.path
+    """Return a template as a page for a visitor, who is None where an error has no request."""
+    path = "" if context is None else context.request.path
     text = LOOK.environment.get_template(template).render(
-        visit=visit,
-        caller=None if visit is None else visit.caller,
-        now_ms=None if visit is None else visit.now_ms,
-        market_name="fedbourse" if visit is None else visit.service.settings.name,
+        context=context,
+        caller=None if context is None else context.caller,
+        now_ms=None if context is None else context.now_ms,
+        market_name="fedbourse" if context is None else context.service.settings.name,
         path=path,
-        **context,
+        **values,
     )
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
@@ -114,4 +114,4 @@ def sign_in_address(following: str) -> str:
     return f"/sign-in?next={quote(local(following), safe='')}"
 
 
-LOOK = _look()
+LOOK = _assets()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from fedbourse.dashboard.formatting import capital
 from fedbourse.dashboard.pages import HEADERS, page, redirect, sign_in_address
 from fedbourse.web.problems import MEDIA_TYPE
 
@@ -25,22 +26,21 @@ _TITLES = {
     413: "Too much at once",
     422: "Something in it is not right",
     429: "Too fast",
-    503: "The market does not answer right now",
+    503: "The market does not respond right now",
 }
 
 
 class ProblemPages:
     """Turns the problems of every address outside the API into pages, wherever they arose.
 
-    A script that asks for JSON alone is answered with the problem as it is.
+    A script that asks for JSON alone gets the problem as it is.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle one request."""
         if scope["type"] != "http" or _is_api(scope["path"]) or _wants_json(scope):
             await self.app(scope, receive, send)
             return
@@ -57,45 +57,45 @@ class ProblemPages:
             else:
                 body += message.get("body", b"")
                 if not message.get("more_body", False):
-                    answer = _answer(scope, json.loads(body))
-                    kept = [pair for pair in start["headers"] if pair[0].lower() not in _OURS]
-                    answer.raw_headers.extend(kept)
-                    await answer(scope, receive, send)
+                    response = _problem_page(scope, json.loads(body))
+                    others = [pair for pair in start["headers"] if pair[0].lower() not in _OURS]
+                    response.raw_headers.extend(others)
+                    await response(scope, receive, send)
 
         await self.app(scope, receive, watched)
 
 
-def _answer(scope: Scope, problem: dict[str, Any]) -> Response:
+def _problem_page(scope: Scope, problem: dict[str, Any]) -> Response:
     status = problem["status"]
     headers = Headers(scope=scope)
     if status == 401 and headers.get("hx-request") == "true":
-        answer = page(None, "problem.html", status=401, title=_TITLES[401], sentence="")
-        seen = _page_seen(headers.get("hx-current-url", "/"))
-        answer.headers["HX-Redirect"] = sign_in_address(seen)
-        return answer
+        response = page(None, "problem.html", status=401, title=_TITLES[401], sentence="")
+        address = _path_of(headers.get("hx-current-url", "/"))
+        response.headers["HX-Redirect"] = sign_in_address(address)
+        return response
     if status == 401 and scope["method"] in ("GET", "HEAD"):
         query = scope["query_string"].decode("latin-1")
-        return redirect(sign_in_address(_target(scope["path"], query)))
+        return redirect(sign_in_address(_with_query(scope["path"], query)))
     sentence = problem["detail"].replace("; see /v1/openapi.json", "")
     return page(
-        scope["state"].get("page_visit"),
+        scope["state"].get("page_context"),
         "problem.html",
         status=status,
         title=_TITLES.get(status, _phrase(status)),
-        sentence=sentence[:1].upper() + sentence[1:].rstrip(".") + ".",
+        sentence=capital(sentence).rstrip(".") + ".",
     )
 
 
-def _page_seen(address: str) -> str:
+def _path_of(address: str) -> str:
     """Return the path of the page that htmx says it is on; the market's page for nonsense."""
     try:
-        seen = urlsplit(address)
+        parts = urlsplit(address)
     except ValueError:
         return "/"
-    return _target(seen.path, seen.query)
+    return _with_query(parts.path, parts.query)
 
 
-def _target(path: str, query: str) -> str:
+def _with_query(path: str, query: str) -> str:
     return f"{path}?{query}" if query else path
 
 

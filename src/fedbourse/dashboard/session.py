@@ -13,17 +13,17 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedbourse.errors import NotSignedIn
+from fedbourse.errors import Unauthenticated
 from fedbourse.market.parties import Caller
+from fedbourse.protocol.keys import key_id
 from fedbourse.web.identity import Identity, still_holds
-from fedbourse.wire.keys import key_id
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
     from fedbourse.market.service import Market
-    from fedbourse.wire.signatures import Request
+    from fedbourse.protocol.signatures import Request
 
 LIFE_S = 12 * 3600
 _COOKIE = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\.([0-9]{1,15})\.([0-9a-f]{64})")
@@ -57,31 +57,31 @@ def cookie_name(market: Market, scheme: str) -> str:
 
 def cookie_value(market: Market, session: Session) -> str:
     """Return what a browser keeps of a session."""
-    said = f"{session.id}.{session.token_hash}.{session.issued_ms}"
-    return f"{said}.{_code(market, 'session', said)}"
+    content = f"{session.id}.{session.token_hash}.{session.issued_ms}"
+    return f"{content}.{_code(market, 'session', content)}"
 
 
 def read_session(market: Market, request: Request, *, now_ms: int) -> Session | None:
     """Return the session that a request belongs to; None where there is none that counts."""
-    found = _COOKIE.fullmatch(_cookie(request, cookie_name(market, request.scheme)))
-    if found is None:
+    match = _COOKIE.fullmatch(_cookie(request, cookie_name(market, request.scheme)))
+    if match is None:
         return None
-    id, token_hash, issued, code = found.groups()
+    id, token_hash, issued, code = match.groups()
     if not hmac.compare_digest(code, _code(market, "session", f"{id}.{token_hash}.{issued}")):
         return None
     session = Session(id=id, token_hash=token_hash, issued_ms=int(issued))
     return session if session.issued_ms <= now_ms < session.expires_ms else None
 
 
-def identity_of(session: Session, unit: Unit, *, now_ms: int) -> Identity | None:
+def identity_of(session: Session, tx: Transaction, *, now_ms: int) -> Identity | None:
     """Return who a session belongs to; None once it has ended, or its token has."""
-    token = unit.token_with(session.token_hash)
-    if token is None or unit.has_ended(session.id):
+    token = tx.token_with(session.token_hash)
+    if token is None or tx.has_ended(session.id):
         return None
     identity = Identity(Caller(token.party, token.scopes), token_hash=session.token_hash)
     try:
-        still_holds(identity, unit, now_ms=now_ms)
-    except NotSignedIn:
+        still_holds(identity, tx, now_ms=now_ms)
+    except Unauthenticated:
         return None
     return identity
 
@@ -113,9 +113,9 @@ def _set(response: Response, market: Market, scheme: str, value: str, max_age: i
     )
 
 
-def _code(market: Market, purpose: str, said: str) -> str:
+def _code(market: Market, purpose: str, content: str) -> str:
     key = market.key.derive(f"dashboard {purpose}")
-    return hmac.new(key.encode(), said.encode(), "sha256").hexdigest()
+    return hmac.new(key.encode(), content.encode(), "sha256").hexdigest()
 
 
 def _cookie(request: Request, name: str) -> str:
@@ -126,5 +126,5 @@ def _cookie(request: Request, name: str) -> str:
         if header.lower() == "cookie"
         for part in value.split(";")
     ]
-    found = [value for key, _, value in pairs if key == name]
-    return found[0] if len(found) == 1 else ""
+    values = [value for key, _, value in pairs if key == name]
+    return values[0] if len(values) == 1 else ""

@@ -1,6 +1,6 @@
 """Our scripts and styles, and those that the set-up fetched: read once, served from memory.
 
-An address with the file's hash may be kept for ever; one without is asked about each time.
+An address with the file's hash may be kept for ever; one without is revalidated each time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class StaticFiles:
     """All files, by name."""
 
     def __init__(self) -> None:
-        """Read them."""
         self._files: dict[str, StaticFile] = {}
         self._add(files("fedbourse.dashboard").joinpath("static"), "")
 
@@ -75,22 +74,22 @@ class StaticFiles:
         """Return the address of a file, with its hash."""
         return f"/static/{name}?v={self._files[name].hash}"
 
-    def answer(self, name: str, *, version: str, seen: str, encodings: str) -> Response:
-        """Return a file as the answer to a request."""
-        found = self._files.get(name)
-        if found is None:
+    def response(self, name: str, *, version: str, etags: str, encodings: str) -> Response:
+        """Return a file as the response to a request."""
+        file = self._files.get(name)
+        if file is None:
             raise NotFound("there is no such file")
         headers = {
-            "ETag": f'"{found.hash}"',
+            "ETag": f'"{file.hash}"',
             "Vary": "Accept-Encoding",
             "Cache-Control": "public, max-age=31536000, immutable"
-            if version == found.hash
+            if version == file.hash
             else "no-cache",
         }
-        if f'"{found.hash}"' in seen:
+        if f'"{file.hash}"' in etags:
             return Response(status_code=304, headers=headers)
         if "gzip" in encodings:
             return Response(
-                found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"}
+                file.packed, media_type=file.kind, headers=headers | {"Content-Encoding": "gzip"}
             )
-        return Response(found.data, media_type=found.kind, headers=headers)
+        return Response(file.data, media_type=file.kind, headers=headers)

@@ -5,56 +5,101 @@ What may happen when is said by ``market.lifecycle`` alone.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
+from pydantic import Field
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.dashboard.forms import InvalidForm
+from fedbourse.dashboard.forms import Form, InvalidForm
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
 from fedbourse.dashboard.pages import page, redirect
-from fedbourse.dashboard.step_commands import STEPS, Confirm
-from fedbourse.dashboard.visits import KnownPageVisit, signed_in
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import documents
-from fedbourse.market.buying import take_as_shown
-from fedbourse.market.lifecycle import after
+from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.commands import training as training_commands
+from fedbourse.market.lifecycle import Command, after
+from fedbourse.market.records import State
 from fedbourse.market.service import role_of
-from fedbourse.market.task import State
+from fedbourse.tasks.incentives import incentive
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
-    from fedbourse.dashboard.visits import PageVisit
-    from fedbourse.market.task import Task
-    from fedbourse.market.view import View
+    from collections.abc import Callable, Mapping
+
+    from fedbourse.dashboard.page_context import PageContext
+    from fedbourse.market.records import Task
+    from fedbourse.market.views import View
 
 router = APIRouter()
-Stepper = Annotated[KnownPageVisit, Depends(signed_in("buyer", "operator"))]
+Stepper = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer", "operator"))]
 StepName = Literal["open", "announce", "train", "cancel"]
+_REASON_MAX = 400
+
+
+class Confirm(Form):
+    """That a step was looked at, and is wanted."""
+
+    shown_micro: Annotated[int, Field(ge=0)]
+    """What the page said would leave the account."""
+    reason: Annotated[str, Field(max_length=_REASON_MAX)] = ""
+    confirm_upfront: bool = False
+    """That all of the reward is paid before round 0, whoever then delivers."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that a buyer does to a task."""
+
+    command: Command
+    label: str
+    confirm: str
+    take: Callable[..., Task]
+    options: tuple[str, ...] = ()
+    """The fields of ``Confirm`` that it takes."""
+
+
+STEPS: dict[str, Step] = {
+    "open": Step(
+        Command.OPEN,
+        "Publish it",
+        "Reserve the reward and publish the task",
+        buyer_commands.open_task,
+        ("confirm_upfront",),
+    ),
+    "announce": Step(
+        Command.ANNOUNCE, "Announce the reward", "Announce the reward", buyer_commands.announce
+    ),
+    "train": Step(Command.TRAIN, "Start training", "Start training", training_commands.start),
+    "cancel": Step(
+        Command.CANCEL, "Cancel the task", "Cancel the task", buyer_commands.cancel, ("reason",)
+    ),
+}
 
 
 @router.get("/tasks/{task}/steps/{step}")
-def step_page(visit: Stepper, task: TaskId, step: StepName) -> Response:
+def step_page(context: Stepper, task: TaskId, step: StepName) -> Response:
     """Say what a step would do, and which money it would move."""
-    return _step_page(visit, task, step)
+    return _step_page(context, task, step)
 
 
 @router.post("/tasks/{task}/steps/{step}")
-def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
+def take_step(context: Stepper, task: TaskId, step: StepName) -> Response:
     """Take a step, if it takes no more money than the page said."""
     try:
-        form = visit.form(Confirm)
+        form = context.form(Confirm)
     except InvalidForm as wrong:
-        return _step_page(visit, task, step, wrong=wrong, status=422)
-
+        return _step_page(context, task, step, wrong=wrong, status=422)
+    options = {name: getattr(form, name) for name in STEPS[step].options}
     try:
-        visit.write(
-            lambda unit, caller: documents.task_document(
-                take_as_shown(
-                    unit,
+        context.write(
+            lambda tx, caller: documents.task_document(
+                buyer_commands.take_as_shown(
+                    tx,
                     caller,
                     task,
-                    lambda: STEPS[step].take(visit.market, unit, caller, task, form),
+                    lambda: STEPS[step].take(context.market, tx, caller, task, **options),
                     shown_micro=form.shown_micro,
                 )
             )
@@ -62,12 +107,12 @@ def take_step(visit: Stepper, task: TaskId, step: StepName) -> Response:
     except FedbourseError as error:
         if error.http_status >= 500 or isinstance(error, (NotAllowed, NotFound)):
             raise
-        return _step_page(visit, task, step, error=str(error), status=error.http_status)
+        return _step_page(context, task, step, error=str(error), status=error.http_status)
     return redirect(f"/tasks/{task}")
 
 
 def _step_page(
-    visit: KnownPageVisit,
+    context: AuthenticatedPageContext,
     task_id: str,
     step: str,
     *,
@@ -75,8 +120,8 @@ def _step_page(
     wrong: InvalidForm | None = None,
     status: int = 200,
 ) -> Response:
-    with visit.at_length():
-        task, seen = visit.read(
+    with context.at_length():
+        task, preview = context.read(
             lambda view: (view.task(task_id), view.preview(task_id, STEPS[step].command))
         )
     errors = {} if wrong is None else wrong.errors
@@ -85,31 +130,30 @@ def _step_page(
     if step == "open" and task.card.vesting == "upfront" and error:
         errors = errors | {"confirm_upfront": "confirm this to publish the task"}
     return page(
-        visit,
+        context,
         "step.html",
         status=status,
         task=task,
         card=task.card,
         step=step,
         action=STEPS[step],
-        preview=seen,
-        fund=visit.market.fund if task.state is State.DRAFT else _pinned_fund(visit, task),
+        preview=preview,
+        fund=context.market.fund if task.state is State.DRAFT else _pinned_fund(context, task),
         incentive=incentive(task.card),
         error=error,
         errors=errors,
         values={} if wrong is None else wrong.values,
-        is_buyer=visit.caller.party == task.buyer,
+        is_buyer=context.caller.party == task.buyer,
     )
 
 
-def _pinned_fund(visit: KnownPageVisit, task: Task) -> dict[str, str]:
-    shown: dict[str, str] = visit.read(lambda view: view.card(task.id)["fund"])
-    return shown
+def _pinned_fund(context: AuthenticatedPageContext, task: Task) -> Mapping[str, str]:
+    return context.read(lambda view: view.card(task.id).fund)
 
 
-def steps_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
+def steps_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
     """Return, for the page of a task, the steps that the visitor may take, and why not others."""
-    caller = visit.caller
+    caller = context.caller
     if caller is None or not caller.scopes & {"buyer", "operator"}:
         return {"steps": []}
     try:
@@ -118,17 +162,17 @@ def steps_part(visit: PageVisit, view: View, task: Task) -> dict[str, Any]:
         return {"steps": []}
     if role not in ("buyer", "operator"):
         return {"steps": []}
-    waiting, found = view.waited_for(task), []
+    waiting, steps = view.waited_for(task), []
     for name, step in STEPS.items():
         try:
             after(task.state, step.command, by=role)
             why = _unsigned(waiting) if name == "train" else ""
         except (Conflict, NotAllowed) as error:
             why = str(error)
-        found.append({"name": name, "label": step.label, "why": why})
-    if role == "operator" and all(step["why"] for step in found):
+        steps.append({"name": name, "label": step.label, "why": why})
+    if role == "operator" and all(step["why"] for step in steps):
         return {"steps": []}
-    return {"steps": found, "waiting": waiting}
+    return {"steps": steps, "waiting": waiting}
 
 
 def _unsigned(counts: dict[str, int]) -> str:

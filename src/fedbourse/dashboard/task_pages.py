@@ -9,16 +9,16 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.dashboard.live import live_part
 from fedbourse.dashboard.owner_pages import owner_part
+from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
-from fedbourse.dashboard.visits import PageVisitor  # noqa: TC001 - as above
 from fedbourse.market import documents
-from fedbourse.market.task import State
+from fedbourse.market.records import State
+from fedbourse.tasks.incentives import incentive
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-from fedbourse.wire.incentives import incentive
 
 if TYPE_CHECKING:
-    from fedbourse.market.view import View
+    from fedbourse.market.views import View
 
 router = APIRouter()
 _PARTS = (steps_part, live_part, owner_part)
@@ -27,21 +27,21 @@ _LIFE = tuple(state for state in State if state is not State.CANCELLED)
 
 
 @router.get("/tasks/{task}")
-def task_page(visit: PageVisitor, task: TaskId) -> Response:
+def task_page(context: PageContextDep, task: TaskId) -> Response:
     """Show a task: its card, its state and what everybody may know of it."""
 
     def read(view: View) -> dict[str, Any]:
-        found, caller = view.task(task), view.caller
-        context = {
-            "task": view.task_document(task) | {"reward": documents.promised(found)},
-            "card": found.card,
+        record, caller = view.task(task), view.caller
+        values = {
+            "task": vars(view.task_document(task)) | {"reward": documents.promised(record)},
+            "card": record.card,
             "log": view.log(task),
-            "fund": view.card(task)["fund"],
-            "incentive": incentive(found.card),
-            "is_buyer": caller is not None and caller.party == found.buyer,
+            "fund": view.card(task).fund,
+            "incentive": incentive(record.card),
+            "is_buyer": caller is not None and caller.party == record.buyer,
         }
         for part in _PARTS:
-            context |= part(visit, view, found)
-        return context
+            values |= part(context, view, record)
+        return values
 
-    return page(visit, "task.html", states=_LIFE, **visit.read(read))
+    return page(context, "task.html", states=_LIFE, **context.read(read))

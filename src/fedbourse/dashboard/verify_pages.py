@@ -1,33 +1,32 @@
-"""Verify: a task or all books recomputed from their records, and every check in words."""
+"""Verify: a task or all books recomputed from their records, with the result of each check."""
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
 
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import page
-from fedbourse.dashboard.visits import KnownPageVisit, SignedIn, signed_in
+from fedbourse.encoding.documents import plain
 from fedbourse.errors import TooLarge
 from fedbourse.market import documents
+from fedbourse.market.audit import verify_books, verify_task
 from fedbourse.market.service import escrow
-from fedbourse.market.verify import verify_books, verify_task
 from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.market.task import Entry, Task
-    from fedbourse.market.verify import Check
-    from fedbourse.market.view import View
+    from fedbourse.market.audit import Check
+    from fedbourse.market.records import Entry, Task
+    from fedbourse.market.views import View
 
 router = APIRouter()
-Auditor = Annotated[KnownPageVisit, Depends(signed_in("auditor", "operator"))]
+Auditor = Annotated[AuthenticatedPageContext, Depends(signed_in("auditor", "operator"))]
 _PAGE = 10_000
 RECORDS_MAX = 300_000
 """More than this is verified on the caller's own machine, by ``fedbourse verify``."""
@@ -46,14 +45,14 @@ TITLES = {
     "settlement": "The task settled at the tick that the rule picks",
     "plans": "Plans are the replies to that tick",
     "payments": "Payments are shared by the rule and sum to the reward",
-    "lines": "Each owner's line is what the log vouches for",
+    "allocations": "Each owner's allocation is what the log vouches for",
     "terms": "Signed terms are those that were offered",
-    "answers": "Answers are those that were counted",
+    "updates": "Updates are those that were counted",
     "vesting": "Everybody was paid what it earned",
     "escrow": "What escrow held went to owners, the fund and the buyer by the rules",
-    "own line": "Your line is in the log",
+    "own allocation": "Your allocation is in the log",
     "own payment": "Your pay follows from your budget",
-    "own earnings": "You were paid for the rounds that you answered",
+    "own earnings": "You were paid for the updates that you delivered",
     "transfers": "No transfer overdraws an account",
     "balances": "Every balance follows from the transfers",
     "conservation": "No credit was made or lost",
@@ -61,61 +60,61 @@ TITLES = {
 
 
 @router.get("/tasks/{task}/verify")
-def before_task(visit: SignedIn, task: TaskId) -> Response:
+def before_task(context: SignedIn, task: TaskId) -> Response:
     """Say what would be recomputed of a task, and how long that takes."""
 
     def read(view: View) -> dict[str, Any]:
-        found = view.task(task)
-        return {"goal": found.card.goal, "records": _task_size(view, found)}
+        record = view.task(task)
+        return {"goal": record.card.goal, "records": _task_size(view, record)}
 
-    return _page(visit, task=task, **visit.read(read))
+    return _page(context, task=task, **context.read(read))
 
 
 @router.post("/tasks/{task}/verify")
-def check_task(visit: SignedIn, task: TaskId) -> Response:
+def check_task(context: SignedIn, task: TaskId) -> Response:
     """Recompute a task from all records that the caller may see."""
 
     def read(view: View) -> dict[str, Any]:
-        found = view.task(task)
-        size = _task_size(view, found)
+        record = view.task(task)
+        size = _task_size(view, record)
         _refuse_too_many(size, task)
         return {
-            "goal": found.card.goal,
+            "goal": record.card.goal,
             "records": size,
-            "documents": _task_records(view, found),
+            "documents": _task_records(view, record),
         }
 
-    begun = time.perf_counter()
-    with visit.at_length():
-        found = visit.read(read)
-        checks = verify_task(**found.pop("documents"))
-    return _page(visit, task=task, checks=checks, took_s=time.perf_counter() - begun, **found)
+    start = time.perf_counter()
+    with context.at_length():
+        values = context.read(read)
+        checks = verify_task(**values.pop("documents"))
+    return _page(context, task=task, checks=checks, took_s=time.perf_counter() - start, **values)
 
 
 @router.get("/ledger/verify")
-def before_books(visit: Auditor) -> Response:
+def before_books(context: Auditor) -> Response:
     """Say what would be recomputed of the books, and how long that takes."""
-    return _page(visit, records=visit.read(lambda view: view.last_transfer()))
+    return _page(context, records=context.read(lambda view: view.last_transfer()))
 
 
 @router.post("/ledger/verify")
-def check_books(visit: Auditor) -> Response:
+def check_books(context: Auditor) -> Response:
     """Recompute every balance of the market from all transfers."""
 
     def read(view: View) -> tuple[int, list[Any], list[Any]]:
         size = view.last_transfer()
         _refuse_too_many(size, "books")
-        return size, _all(view.transfers), _all_balances(view)
+        return size, _entries(view.transfers), _balances(view)
 
-    begun = time.perf_counter()
-    with visit.at_length():
-        size, entries, balances = visit.read(read)
+    start = time.perf_counter()
+    with context.at_length():
+        size, entries, balances = context.read(read)
         checks = verify_books(entries=entries, accounts=balances)
-    return _page(visit, records=size, checks=checks, took_s=time.perf_counter() - begun)
+    return _page(context, records=size, checks=checks, took_s=time.perf_counter() - start)
 
 
 def _page(
-    visit: KnownPageVisit,
+    context: AuthenticatedPageContext,
     *,
     records: int,
     task: str | None = None,
@@ -125,7 +124,7 @@ def _page(
 ) -> Response:
     counts = [sum(check.passed is each for check in checks or ()) for each in (True, False, None)]
     return page(
-        visit,
+        context,
         "verified.html",
         task=task,
         goal=goal,
@@ -136,7 +135,7 @@ def _page(
         titles=TITLES,
         took_s=took_s,
         counts=counts,
-        sees_all=visit.may("auditor", "operator"),
+        sees_all=context.may("auditor", "operator"),
     )
 
 
@@ -159,73 +158,66 @@ def _task_size(view: View, task: Task) -> int:
 
 def _task_records(view: View, task: Task) -> dict[str, Any]:
     """Return what ``verify_task`` takes, as far as the caller may see it, of one moment."""
-    found: dict[str, Any] = {
+    records: dict[str, Any] = {
         "task": documents.task_document(task),
         "card": task.card.document,
-        "events": [documents.event_document(each) for each in _events(view, task)],
+        "events": _events(view, task),
+        "updates": None,
     }
     if view.sees_all:
-        begun = range(min(task.round + 1, task.card.rounds))
+        begun_rounds = range(min(task.round + 1, task.card.rounds))
         account = escrow(task.id)
-        found |= {
-            "owners": _owners(view, task),
-            "entries": _all(partial(view.statement, account)),
+        records |= {
+            "owners": _pages(partial(view.owners, task.id, limit=_PAGE), "owners"),
+            "entries": _entries(partial(view.statement, account)),
             "escrow_micro": view.balance(account),
-            "answers": {
-                number: _answers(view, task, number)
-                for number in begun
+            "updates": {
+                number: _pages(partial(view.updates, task.id, round=number, limit=_PAGE), "updates")
+                for number in begun_rounds
                 if view.has_round(task.id, number)
             },
         }
-    if "owner" in view.known.scopes and (own := view.mine(task.id))["interest"] is not None:
-        proof = view.proof(task.id) if own["line"] else None
-        found["own"] = own | {"proof": proof}
+    if (
+        "owner" in view.authenticated.scopes
+        and (own := view.participation(task.id)).interest is not None
+    ):
+        proof = view.proof(task.id) if own.allocation else None
+        records["own"] = vars(own) | {"proof": proof}
     # As the API gives them: a verification reads documents, not the market's own objects.
-    answers = found.pop("answers", None)
-    plain: dict[str, Any] = json.loads(json.dumps(found))
-    return plain | {"answers": answers}
+    return cast("dict[str, Any]", plain(records))
+
+
+def _pages(read_page: Callable[..., Any], items: str) -> list[Any]:
+    """Return the items of every page of a list."""
+    rows: list[Any] = []
+    after: str | None = ""
+    while after is not None:
+        page = read_page(after=after)
+        rows += getattr(page, items)
+        after = page.next
+    return rows
 
 
 def _events(view: View, task: Task) -> list[Any]:
-    found: list[Any] = []
-    while more := view.events(task.id, after=len(found) - 1, limit=_PAGE):
-        found += more
-    return found
+    events: list[Any] = []
+    while more := view.events(task.id, after=len(events) - 1, limit=_PAGE):
+        events += more
+    return events
 
 
-def _owners(view: View, task: Task) -> list[Any]:
-    found: list[Any] = []
-    after: str | None = ""
-    while after is not None:
-        answer = view.owners(task.id, after=after, limit=_PAGE)
-        found += answer["owners"]
-        after = answer["next"]
-    return found
-
-
-def _answers(view: View, task: Task, number: int) -> list[Any]:
-    found: list[Any] = []
-    after: str | None = ""
-    while after is not None:
-        answer = view.answers(task.id, round=number, after=after, limit=_PAGE)
-        found += answer["answers"]
-        after = answer["next"]
-    return found
-
-
-def _all(entries_after: Callable[..., list[Entry]]) -> list[Any]:
-    found: list[Any] = []
+def _entries(entries_after: Callable[..., list[Entry]]) -> list[Any]:
+    entries: list[Any] = []
     after = 0
-    while entries := entries_after(after=after, limit=_PAGE):
-        found += [asdict(entry) for entry in entries]
-        after = entries[-1].sequence
-    return found
+    while more := entries_after(after=after, limit=_PAGE):
+        entries += plain(more)
+        after = more[-1].sequence
+    return entries
 
 
-def _all_balances(view: View) -> list[Any]:
-    found: list[Any] = []
+def _balances(view: View) -> list[Any]:
+    balances: list[Any] = []
     after = ""
-    while balances := view.accounts(after=after, limit=_PAGE):
-        found += [{"party": name, "balance_micro": held} for name, held in balances]
-        after = balances[-1][0]
-    return found
+    while more := view.accounts(after=after, limit=_PAGE):
+        balances += [{"party": name, "balance_micro": held} for name, held in more]
+        after = more[-1][0]
+    return balances

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from fedbourse.dashboard.forms import Form, InvalidForm, read_form
 from fedbourse.errors import FedbourseError
 from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium, what_if
-from fedbourse.learning.models import model_named
+from fedbourse.learning.models import MODELS, model_named
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.units import REWARD_MAX, REWARD_MIN
 
@@ -26,7 +26,7 @@ OWNERS_MAX = 100_000
 POINTS = 61
 """Of the curve that is drawn."""
 _BELOW = 1e4
-"""How far below the weight rewards are looked at."""
+"""How far below the accuracy value the curve of rewards begins."""
 
 Credits = Annotated[float, Field(ge=REWARD_MIN, le=REWARD_MAX)]
 Positive = Annotated[float, Field(gt=0, le=1e100)]
@@ -49,14 +49,14 @@ def _sample(text: str) -> str:
 
 
 class Supposed(Form):
-    """What the answer depends on: some fields of the card, and how many owners are supposed."""
+    """What the result depends on: some fields of the card, and how many owners are assumed."""
 
     reward_kind: Literal["fixed", "best", "best-reported"] = "fixed"
     reward: Credits | None = None
     max_reward: Credits | None = None
     max_rho: Annotated[float, Field(ge=1e-100, le=1e100)] = 10.0
     min_participants: Annotated[int, Field(ge=2, le=1_000_000)] = 2
-    model: Literal["logistic", "least-squares", "softmax", "hidden"] = "logistic"
+    model: Literal[tuple(MODELS)] = "logistic"  # type: ignore[valid-type]
     units: Annotated[int, Field(ge=1, le=1_000_000)] = 16
     features: Annotated[int, Field(ge=1, le=1_000_000)]
     classes: Annotated[int, Field(ge=0, le=1_000_000)]
@@ -64,8 +64,8 @@ class Supposed(Form):
     rounds: Annotated[int, Field(ge=1, le=1_000_000)]
     samples: Annotated[int, Field(ge=1, le=2**53)]
     clip: Annotated[float, Field(ge=CLIP_MIN, le=CLIP_MAX)]
-    weight: Annotated[float, Field(gt=0, le=1e15)]
-    accuracy: Literal[ACCURACY_MODELS] = "precision"  # type: ignore[valid-type]
+    accuracy_value: Annotated[float, Field(gt=0, le=1e15)]
+    accuracy: Literal[tuple(ACCURACY_MODELS)] = "precision"  # type: ignore[valid-type]
     chance: Share = 0.0
     ceiling: Share = 1.0
     noise: Positive = 1.0
@@ -83,9 +83,9 @@ class Supposed(Form):
         """Return owners' values, rising: spread evenly as the market's first guess, or sampled."""
         if self.sample is None:
             return Uniform(self.values_low, self.values_high).spread(self.owners)
-        found = np.sort(np.array(self.sample.split(), dtype=np.float64))
-        places, at = ((np.arange(count) + 0.5) / count for count in (self.owners, len(found)))
-        return np.interp(places, at, found)
+        sample = np.sort(np.array(self.sample.split(), dtype=np.float64))
+        places, at = ((np.arange(count) + 0.5) / count for count in (self.owners, len(sample)))
+        return np.interp(places, at, sample)
 
     def training(self) -> Training:
         """Return the training as the game sees it."""
@@ -122,7 +122,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WhatIfResult:
     """What a page shows of it."""
 
     supposed: Supposed
@@ -130,7 +130,7 @@ class Answer:
     reward_is_best: bool
     owners: int
     participants: int
-    threshold: float
+    cutoff: float
     total_budget: float
     predictions: tuple[Prediction, ...]
     earners: tuple[Earner, ...]
@@ -150,22 +150,22 @@ class Answer:
 
 def supposed_in(fields: Fields) -> Supposed:
     """Return what a page's form supposes, other fields left aside."""
-    known = {name: said for name, said in fields.items() if name in Supposed.model_fields}
-    found = read_form(known, Supposed)
+    own = {name: texts for name, texts in fields.items() if name in Supposed.model_fields}
+    supposed = read_form(own, Supposed)
     errors = {}
-    if found.sample is None and found.values_high <= found.values_low:
-        errors["values_high"] = f"should be above the lowest, {found.values_low:g}"
-    if found.ceiling <= found.chance:
-        errors["ceiling"] = f"should be above the accuracy of guessing, {found.chance:g}"
-    if found.reward_kind == "fixed" and found.reward is None:
+    if supposed.sample is None and supposed.values_high <= supposed.values_low:
+        errors["values_high"] = f"should be above the lowest, {supposed.values_low:g}"
+    if supposed.ceiling <= supposed.chance:
+        errors["ceiling"] = f"should be above the accuracy of guessing, {supposed.chance:g}"
+    if supposed.reward_kind == "fixed" and supposed.reward is None:
         errors["reward"] = "this is needed"
     try:
-        found.training()
+        supposed.training()
     except FedbourseError as error:
         errors[field_of(str(error), Supposed, "model")] = str(error)
     if errors:
-        raise InvalidForm(errors, {name: said[0] for name, said in fields.items()})
-    return found
+        raise InvalidForm(errors, {name: texts[0] for name, texts in fields.items()})
+    return supposed
 
 
 def field_of(sentence: str, form: type[Form], otherwise: str) -> str:
@@ -178,7 +178,7 @@ def field_of(sentence: str, form: type[Form], otherwise: str) -> str:
     return name if name in form.model_fields else otherwise
 
 
-def answer(supposed: Supposed) -> Answer:
+def predict(supposed: Supposed) -> WhatIfResult:
     """Return what would happen; in well under 100 ms for 10^5 owners."""
     start = time.perf_counter()
     values, training = supposed.values(), supposed.training()
@@ -188,63 +188,74 @@ def answer(supposed: Supposed) -> Answer:
     ]
 
     fixed = supposed.reward if supposed.reward_kind == "fixed" else None
-    rewards = _rewards(supposed.weight, fixed)
-    # All that is asked about comes out of one look: it is what takes time.
-    seen = what_if(values, training, rewards=rewards, weight=supposed.weight, accuracy=models)
-    reward = _best(supposed, seen) if fixed is None else fixed
-    found = equilibrium(values, reward=reward)
-    return Answer(
+    rewards = _rewards(supposed.accuracy_value, fixed)
+    # One pass for all rewards: it is what takes time.
+    outcomes = what_if(
+        values, training, rewards=rewards, accuracy_value=supposed.accuracy_value, accuracy=models
+    )
+    reward = _best(supposed, outcomes) if fixed is None else fixed
+    solution = equilibrium(values, reward=reward)
+    return WhatIfResult(
         supposed=supposed,
         reward=reward,
         reward_is_best=fixed is None,
-        owners=found.owners,
-        participants=found.count,
-        threshold=float(found.threshold or 0.0),
-        total_budget=found.total_budget,
-        predictions=tuple(_prediction(name, seen, reward) for name in ACCURACY_MODELS),
-        earners=_earners(values, found),
-        curves=_curves(seen, reward, supposed.accuracy),
+        owners=solution.owners,
+        participants=solution.count,
+        cutoff=float(solution.cutoff or 0.0),
+        total_budget=solution.total_budget,
+        predictions=tuple(_prediction(name, outcomes, reward) for name in ACCURACY_MODELS),
+        earners=_earners(values, solution),
+        curves=_curves(outcomes, reward, supposed.accuracy),
         took_ms=1000 * (time.perf_counter() - start),
     )
 
 
-def _rewards(weight: float, reward: float | None) -> FloatArray:
-    """Return the rewards of the curve; above the weight none pays, and the best is seldom tiny."""
-    asked = [] if reward is None else [reward]
-    low, high = min([weight / _BELOW, *asked]), max([weight, *asked])
-    return np.unique(np.concatenate([np.geomspace(low, high, POINTS), asked]))
+def _rewards(accuracy_value: float, reward: float | None) -> FloatArray:
+    """Return the rewards of the curve; above the accuracy value none pays."""
+    fixed = [] if reward is None else [reward]
+    low, high = min([accuracy_value / _BELOW, *fixed]), max([accuracy_value, *fixed])
+    return np.unique(np.concatenate([np.geomspace(low, high, POINTS), fixed]))
 
 
-def _best(supposed: Supposed, seen: WhatIf) -> float:
+def _best(supposed: Supposed, outcomes: WhatIf) -> float:
     """Return the reward that the market would fix by itself: R*, within the card's bound."""
-    best = seen.best[supposed.accuracy][0]
+    best = outcomes.best[supposed.accuracy][0]
     if not best:
         raise InvalidForm(
-            {"weight": "should be larger: by the accuracy model chosen, no reward pays"}, {}
+            {"accuracy_value": "should be larger: by the accuracy model chosen, no reward pays"}, {}
         )
     return min(best, supposed.max_reward or best)
 
 
-def _prediction(name: str, seen: WhatIf, reward: float) -> Prediction:
-    """Return what a model says of a reward; between two points of the curve, what lies between."""
-    at = np.log(reward), np.log(seen.rewards)
-    accuracy, utility = np.interp(*at, seen.accuracy[name]), np.interp(*at, seen.utility[name])
-    return Prediction(name, float(accuracy), float(utility), *seen.best[name])
+def _prediction(name: str, outcomes: WhatIf, reward: float) -> Prediction:
+    """Return what a model predicts for a reward, interpolated between the points of the curve."""
+    at = np.log(reward), np.log(outcomes.rewards)
+    accuracy, utility = (
+        np.interp(*at, outcomes.accuracy[name]),
+        np.interp(*at, outcomes.utility[name]),
+    )
+    return Prediction(name, float(accuracy), float(utility), *outcomes.best[name])
 
 
-def _earners(values: FloatArray, found: Equilibrium) -> tuple[Earner, ...]:
-    """Return what the cheapest, the middle and the dearest participant earn."""
-    # Those who take part are the cheapest ones, and values rise.
-    places = {"cheapest": 0, "median": found.count // 2, "dearest": found.count - 1}
+def _earners(values: FloatArray, solution: Equilibrium) -> tuple[Earner, ...]:
+    """Return what the participants with the lowest, the median and the highest value earn."""
+    # Participants are the owners with the lowest values, and values rise.
+    count = solution.count
+    places = {"lowest": 0, "median": count // 2, "highest": count - 1}
     chosen = values[list(places.values())]
-    budgets = found.budgets_of(chosen)
+    budgets = solution.budgets_of(chosen)
     return tuple(
-        Earner(name, float(value), found.reward * float(budget) / found.total_budget, float(budget))
+        Earner(
+            name,
+            float(value),
+            solution.reward * float(budget) / solution.total_budget,
+            float(budget),
+        )
         for name, value, budget in zip(places, chosen, budgets, strict=True)
     )
 
 
-def _curves(seen: WhatIf, reward: float, chosen: str) -> dict[str, Any]:
+def _curves(outcomes: WhatIf, reward: float, chosen: str) -> dict[str, Any]:
     """Return the curves with as many digits as a screen shows."""
 
     def short(numbers: FloatArray) -> list[float]:
@@ -252,9 +263,9 @@ def _curves(seen: WhatIf, reward: float, chosen: str) -> dict[str, Any]:
 
     return {
         "models": list(ACCURACY_MODELS),
-        "rewards": short(seen.rewards),
-        "utility": {name: short(each) for name, each in seen.utility.items()},
-        "best": {name: [reward, gain] for name, (reward, gain) in seen.best.items()},
+        "rewards": short(outcomes.rewards),
+        "utility": {name: short(each) for name, each in outcomes.utility.items()},
+        "best": {name: [reward, gain] for name, (reward, gain) in outcomes.best.items()},
         "reward": reward,
         "chosen": chosen,
     }

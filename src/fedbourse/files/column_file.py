@@ -33,30 +33,31 @@ def read_column(spec: str, *names: str) -> npt.NDArray[Any]:
 
     Where no column is named and there are several, it is the one called by one of ``names``.
     """
-    path, wanted = split_spec(spec)
+    path, column_name = split_spec(spec)
     name = "standard input" if path == "-" else path
     kind = ".csv" if path == "-" else Path(path).suffix.lower()
     if kind not in KINDS and not os.path.lexists(path):
         raise InvalidFile(
-            f"{name} does not exist; what is read must end in one of {', '.join(KINDS)}, "
-            "or be a directory or -"
+            f"{name} does not exist; give a file that ends in one of {', '.join(KINDS)}, a "
+            "directory, or -"
         )
     if kind not in KINDS:
         raise InvalidFile(f"{name} must end in one of {', '.join(KINDS)}, or be -; found {kind!r}")
-    if wanted is not None and kind in (".npy", ".txt"):
-        raise InvalidFile(f"{name} has no named columns, so :{wanted} must go")
+    if column_name is not None and kind in (".npy", ".txt"):
+        raise InvalidFile(f"{name} has no named columns; leave out :{column_name}")
     data = _data(path, name)
-    if kind == ".txt" or (path == "-" and wanted is None and _is_plain(data)):
+    if kind == ".txt" or (path == "-" and column_name is None and _is_plain(data)):
         return _text(name, data)
     if kind == ".npy":
         return _npy(name, data)
     table = _table(name, kind, data)
-    chosen = chosen_column(name, table.column_names, wanted, names, "as FILE:COLUMN")
-    return _numbers(name, table, chosen)
+    return _numbers(
+        name, table, chosen_column(name, table.column_names, column_name, names, "as FILE:COLUMN")
+    )
 
 
 def read_names(path: str, column_name: str) -> list[Any]:
-    """Return what a column of a table calls the owners."""
+    """Return the owners' names, from a column of a table."""
     kind = Path(path).suffix.lower()
     if path == "-" or kind not in KINDS or kind in (".npy", ".txt"):
         name = "standard input" if path == "-" else path
@@ -64,8 +65,8 @@ def read_names(path: str, column_name: str) -> list[Any]:
     table = _table(path, kind, _data(path, path))
     column = table.column(chosen_column(path, table.column_names, column_name, (), ""))
     refuse_nulls(path, column_name, column)
-    found: list[Any] = column.to_pylist()
-    return found
+    names: list[Any] = column.to_pylist()
+    return names
 
 
 def split_spec(spec: str) -> tuple[str, str | None]:
@@ -99,12 +100,12 @@ def _text(name: str, data: bytes) -> npt.NDArray[np.float64]:
             try:
                 numbers.append(float(word))
             except ValueError:
-                raise InvalidFile(f"{name}, line {i}: {word[:40]!r} is no number") from None
+                raise InvalidFile(f"{name}, line {i}: {word[:40]!r} is not a number") from None
     return np.array(numbers)
 
 
 def _is_plain(data: bytes) -> bool:
-    """Say whether text starts with a number that stands alone, not with a line of a table."""
+    """Say whether text starts with a single number, not with a row of a table."""
     lines = (line.partition(b"#")[0].split() for line in data.splitlines())
     first = next((words[0] for words in lines if words), b"")
     return is_number(first.decode("utf-8", "replace"))
@@ -112,13 +113,13 @@ def _is_plain(data: bytes) -> bool:
 
 def _npy(name: str, data: bytes) -> npt.NDArray[Any]:
     try:
-        found = np.load(io.BytesIO(data), allow_pickle=False)
-    except Exception as error:  # a damaged file fails in many ways, each as little our fault
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except Exception as error:  # a damaged file fails in many ways
         reason = " ".join(str(error).split())[:160]
-        raise InvalidFile(f"{name} is not a whole .npy file of numbers: {reason}") from None
-    if not isinstance(found, np.ndarray):
+        raise InvalidFile(f"{name} is not a valid .npy file of numbers: {reason}") from None
+    if not isinstance(array, np.ndarray):
         raise InvalidFile(f"{name} holds several arrays; it must be a .npy file of one column")
-    return found
+    return array
 
 
 def _table(name: str, kind: str, data: bytes) -> Any:
@@ -140,7 +141,7 @@ def _table(name: str, kind: str, data: bytes) -> Any:
             pa.BufferReader(data),
             read_options=csv.ReadOptions(autogenerate_column_names=headless),
             parse_options=csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=csv.ConvertOptions(null_values=[""]),  # nan is a number, if no value
+            convert_options=csv.ConvertOptions(null_values=[""]),  # "nan" is refused later
         )
         return table.rename_columns([name.strip() for name in table.column_names])
 
@@ -154,6 +155,6 @@ def _numbers(name: str, table: Any, column_name: str) -> npt.NDArray[Any]:
         cells = column.to_pylist()
         row = next((i for i, cell in enumerate(cells) if not is_number(str(cell))), 0)
         raise InvalidFile(
-            f"{name}, column {column_name}, row {row}: {cells[row]!r:.60} is no number"
+            f"{name}, column {column_name}, row {row}: {cells[row]!r:.60} is not a number"
         )
     return np.asarray(column.to_numpy(), dtype=np.float64)

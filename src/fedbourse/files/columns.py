@@ -1,4 +1,4 @@
-"""Which column of a table holds the numbers, and what to say where a file does not have them."""
+"""Which column of a table holds the numbers, and errors where a file has none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def arrow(kind: str) -> Any:
 
 @contextmanager
 def explained(name: str, kind: str) -> Iterator[None]:
-    """Turn whatever pyarrow and the system say about a file into one sentence."""
+    """Turn errors of pyarrow and of the system about a file into one sentence."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -35,22 +35,22 @@ def explained(name: str, kind: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:
             raise cannot_be_read(name, error) from None
         reason = " ".join(str(error).split())[:160]
-        raise InvalidFile(f"{name} is not a whole {kind} file: {reason}") from None
+        raise InvalidFile(f"{name} is not a valid {kind} file: {reason}") from None
 
 
 def cannot_be_read(name: str, error: OSError) -> InvalidFile:
-    """Return what to say where the system does not give a file."""
+    """Return the error for a file that the system does not let us read."""
     return InvalidFile(f"{name} cannot be read: {os.strerror(error.errno or 0)}")
 
 
 def chosen_column(
     name: str, names: Sequence[str], wanted: str | None, usual: Sequence[str], how: str
 ) -> str:
-    """Return the column wanted, or the only one, or the only one with a usual name."""
+    """Return the requested column, or the only one, or the only one with a usual name."""
     if wanted is None:
         candidates = [n for n in names if n in usual] if len(names) > 1 else list(names)
         if len(candidates) != 1:
-            raise InvalidFile(f"{name} has the columns {listed(names)}; say which one, {how}")
+            raise InvalidFile(f"{name} has the columns {listed(names)}; name one, {how}")
         wanted = candidates[0]
     if list(names).count(wanted) != 1:
         raise InvalidFile(f"{name} must have one column {wanted!r}; it has {listed(names)}")
@@ -58,7 +58,7 @@ def chosen_column(
 
 
 def is_numeric(kind: Any) -> bool:
-    """Say whether an Arrow type is one of numbers, or of nothing but empty cells."""
+    """Say whether an Arrow type is numeric, or null (a column of empty cells)."""
     types = arrow("Arrow").types
     if types.is_dictionary(kind):
         return is_numeric(kind.value_type)
@@ -85,5 +85,5 @@ def is_number(cell: str) -> bool:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names of columns in words, the first twenty of them."""
+    """Return the first twenty names as text."""
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

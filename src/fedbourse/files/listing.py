@@ -20,24 +20,26 @@ _KINDS = f"{', '.join(list(READERS)[:-1])} or {list(READERS)[-1]}"
 def tables_in(path: str) -> dict[str, str]:
     """Return the files that a path means, each by its path within the directory, in that order."""
     if os.path.isdir(path):
-        found = list(_tables_below(path))
-        if not found:
+        files = list(_tables_below(path))
+        if not files:
             raise InvalidFile(f"{path} must hold {_KINDS} files; found none")
-        return _by_source(found, path)
+        return _by_source(files, path)
     if os.path.exists(path) or not glob.has_magic(path):
         return {os.path.basename(path): _checked(path)}
-    found = []
+    files = []
     for match in glob.glob(path, recursive=True):
-        found += _tables_below(match) if os.path.isdir(match) else [_checked(match)]
-    if not found:
+        files += _tables_below(match) if os.path.isdir(match) else [_checked(match)]
+    if not files:
         raise InvalidFile(f"{path} must match {_KINDS} files; it matches none")
-    return _by_source(found, _fixed_part(path))
+    while glob.has_magic(path):  # up to the directory that all matches lie in
+        path = os.path.dirname(path)
+    return _by_source(files, path)
 
 
 def _tables_below(directory: str) -> Iterator[str]:
     """Yield the tables in a directory and its subdirectories; names with . or _ are hidden.
 
-    A file of another kind is refused: its owners would be left out, and nobody would know.
+    A file of another kind is refused: its owners would be left out silently.
     """
 
     def stop(error: OSError) -> None:
@@ -74,13 +76,6 @@ def _checked(path: str) -> str:
     return path
 
 
-def _fixed_part(pattern: str) -> str:
-    """Return the directory that all matches of a glob lie in."""
-    while glob.has_magic(pattern):
-        pattern = os.path.dirname(pattern)
-    return pattern
-
-
 def _by_source(files: list[str], directory: str) -> dict[str, str]:
-    found = {Path(os.path.relpath(file, directory or ".")).as_posix(): file for file in files}
-    return dict(sorted(found.items()))
+    by_path = {Path(os.path.relpath(file, directory or ".")).as_posix(): file for file in files}
+    return dict(sorted(by_path.items()))

@@ -1,4 +1,4 @@
-"""Owners' values in files, as a stream of chunks: more of them than memory holds."""
+"""Owners' values in files, as a stream of chunks, for more than memory holds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, chosen_column, is_numeric, refuse_nulls
 from fedbourse.files.listing import kind_of, tables_in
 from fedbourse.files.read_ahead import Piece, in_order
-from fedbourse.files.tables import Table, open_table
-from fedbourse.game.stream import ROWS, Chunk, Stream
+from fedbourse.files.tables import open_table
+from fedbourse.game.outofcore.stream import ROWS, Chunk, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 USUAL = ("value", "values")
-"""What a column of values is called."""
+"""Usual names of a column of values."""
 
 NAMED_ROWS = 1 << 17
-"""Rows of a chunk with names, which as Python's texts take some ten times as much memory."""
+"""Rows of a chunk with names, which as Python strings take ten times the memory."""
 
 
 def owners_in(
@@ -35,8 +35,8 @@ def owners_in(
 
     ``path`` is a file, a directory with all tables in it, or a glob: .parquet, .csv, .arrow and
     .feather. Values are the numbers in ``column``; where none is named, in the only one, or in
-    the one called value or values. Owners are known by file and row, from 0 in each file; or by
-    what the column ``names`` calls them.
+    the one called value or values. Owners are identified by file and row, from 0 in each file; or
+    by the column ``names``.
 
     A few million rows are held at a time, some 100 MB, however large the files are; of Arrow files
     a few of the batches that they were written in.
@@ -87,7 +87,9 @@ class _Reading:
             self._column = column  # all files have the same one
             if self._names is not None:
                 chosen_column(path, table.names, self._names, (), "")
-            _refuse_other_types(path, column, table)
+            kind = table.type_of(column)
+            if kind is not None and not is_numeric(kind):
+                raise InvalidFile(f"{path}, column {column}, must hold numbers; found {kind}")
             columns = [column, *([self._names] if self._names not in (None, column) else [])]
             part = _Part(source, path, column)
             for piece in table.pieces(columns):
@@ -110,19 +112,13 @@ def _of(part: _Part, piece: Piece) -> list[tuple[_Part, Any]]:
     return [(part, batch) for batch in piece.read()]
 
 
-def _refuse_other_types(path: str, column: str, table: Table) -> None:
-    kind = table.type_of(column)
-    if kind is not None and not is_numeric(kind):
-        raise InvalidFile(f"{path}, column {column}, must hold numbers; found {kind}")
-
-
 def _decoded(column: Any) -> Any:
     return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
 
 def _objects(names: Any) -> npt.NDArray[Any]:
-    """Return names as NumPy holds them: whole numbers and texts as such, all else as objects."""
-    found: npt.NDArray[Any] = names.to_numpy(zero_copy_only=False)
-    if found.dtype.kind in "iuO":
-        return found
+    """Return names as a NumPy array: whole numbers and texts as such, all else as objects."""
+    array: npt.NDArray[Any] = names.to_numpy(zero_copy_only=False)
+    if array.dtype.kind in "iuO":
+        return array
     return np.asarray(names.to_pylist(), dtype=object)

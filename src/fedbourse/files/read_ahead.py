@@ -1,4 +1,4 @@
-"""Reading in threads, a bounded number of rows ahead of whoever takes them, in order."""
+"""Reading in threads, in order, a bounded number of rows ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedbourse.game.spans import cores
-from fedbourse.game.stream import ROWS
+from fedbourse.game.array_spans import cores
+from fedbourse.game.outofcore.stream import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 THREADS = 4
-"""More than these decode faster than one reader looks at what they decode."""
+"""More decode faster than one consumer can use."""
 
 
 @dataclass(frozen=True)
@@ -29,30 +29,30 @@ class Piece:
 
 
 def in_order(pieces: Iterator[Piece]) -> Iterator[Any]:
-    """Yield the batches of all pieces, which several threads read ahead."""
+    """Yield the batches of all pieces, read ahead by several threads."""
     threads = min(cores(), THREADS)
-    waiting: deque[tuple[int, Future[list[Any]]]] = deque()
+    queue: deque[tuple[int, Future[list[Any]]]] = deque()
     ahead = 0
     with ThreadPoolExecutor(threads) as pool:
         try:
             for piece in pieces:
-                waiting.append((piece.rows, pool.submit(piece.read)))
+                queue.append((piece.rows, pool.submit(piece.read)))
                 ahead += piece.rows
                 while ahead > 2 * threads * ROWS:
-                    rows, first = waiting.popleft()
+                    rows, first = queue.popleft()
                     yield from first.result()
                     ahead -= rows
-            while waiting:
-                yield from waiting.popleft()[1].result()
+            while queue:
+                yield from queue.popleft()[1].result()
         finally:
-            for _, future in waiting:
+            for _, future in queue:
                 future.cancel()
 
 
 def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield all items, the next of which a thread gets ready while one is looked at."""
+    """Yield all items; a thread prepares the next one while one is in use."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
+        future = pool.submit(next, items, None)
+        while (item := future.result()) is not None:
+            future = pool.submit(next, items, None)
             yield item

@@ -1,4 +1,4 @@
-"""Files of tables, of which some columns are read piece by piece: Parquet, CSV and Arrow."""
+"""Tables in files, some columns of which are read piece by piece: Parquet, CSV and Arrow."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number
 from fedbourse.files.read_ahead import Piece, one_ahead
-from fedbourse.game.stream import ROWS
+from fedbourse.game.outofcore.stream import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LARGE = 4 * ROWS
-"""Rows of a Parquet row group that is too large to be read as a whole."""
+"""Rows of a Parquet row group that is too large to be read at once."""
 
 BUFFER = 1 << 20
 BLOCK = 1 << 24
 """Bytes of a CSV file that are parsed at a time: half a million rows or so."""
 
 
-class Table(Protocol):
+class OwnerTableFile(Protocol):
     """A file with named columns."""
 
     @property
     def names(self) -> list[str]:
-        """Return what its columns are called."""
+        """Return the names of its columns."""
         ...
 
     def type_of(self, column: str) -> Any:
@@ -41,23 +41,25 @@ class Table(Protocol):
         ...
 
 
-def open_table(path: str, kind: str) -> Table:
+def open_table(path: str, kind: str) -> OwnerTableFile:
     """Open a file of one of the ``READERS``."""
     with explained(path, kind):
-        with open(path, "rb") as file:  # for the system's own words where it may not be read
+        with open(
+            path, "rb"
+        ) as file:  # so that the system's error is reported if it cannot be read
             if not file.read(1):
                 raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
         return READERS[kind](path)
 
 
 class _TypedTable:
-    """A file that says of which type its columns are."""
+    """A file that declares the types of its columns."""
 
     _schema: Any
 
     @property
     def names(self) -> list[str]:
-        """Return what its columns are called."""
+        """Return the names of its columns."""
         return list(self._schema.names)
 
     def type_of(self, column: str) -> Any:
@@ -66,10 +68,9 @@ class _TypedTable:
 
 
 class ParquetTable(_TypedTable):
-    """A Parquet file: runs of row groups, which threads can read each by itself."""
+    """A Parquet file: runs of row groups, which threads can read independently."""
 
     def __init__(self, path: str) -> None:
-        """Read the footer."""
         arrow(".parquet")
         import pyarrow.parquet as pq
 
@@ -98,8 +99,8 @@ class ParquetTable(_TypedTable):
     def _groups(self, run: range, columns: list[str]) -> list[Any]:
         with explained(self._path, ".parquet"), self._open(metadata=self._metadata) as file:
             table = file.read_row_groups(list(run), columns=columns, use_threads=False)
-            found: list[Any] = table.to_batches()
-            return found
+            batches: list[Any] = table.to_batches()
+            return batches
 
     def _batches(self, columns: list[str]) -> Iterator[Any]:
         with (
@@ -113,7 +114,6 @@ class ArrowTable(_TypedTable):
     """An Arrow file or stream, Feather too, in the batches that it was written in."""
 
     def __init__(self, path: str) -> None:
-        """Read the schema."""
         self._path = path
         self._schema = self._open(None).schema
 
@@ -157,19 +157,18 @@ class _Span:
 
 
 class CsvTable:
-    """A CSV file, parsed block by block; numbers in its first line mean that it has no header."""
+    """A CSV file, parsed block by block; a first line of numbers means that it has no header."""
 
     def __init__(self, path: str) -> None:
-        """Read the first line."""
         self._path, self._span = path, _span(path)
 
     @property
     def names(self) -> list[str]:
-        """Return what its columns are called: f0, f1, ... where it does not say."""
+        """Return the names of its columns: f0, f1, ... where it has no header."""
         return self._span.names
 
     def type_of(self, column: str) -> Any:
-        """Return None: every cell says for itself whether it is a number."""
+        """Return None: each cell is parsed by itself."""
         return None
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
@@ -197,7 +196,7 @@ class CsvTable:
                     arrow_csv.ConvertOptions(
                         column_types=types,
                         include_columns=columns,
-                        null_values=[""],  # nan is a number, if no value
+                        null_values=[""],  # "nan" is refused later
                         strings_can_be_null=True,
                     ),
                 )
@@ -205,22 +204,23 @@ class CsvTable:
                 raise self._in_words(error, columns[0]) from None
 
     def _in_words(self, error: Exception, column: str) -> Exception:
-        """Count rows from 0 below the header, as everywhere, and say which line that is."""
-        found = re.search(r"Row #(\d+): (.*)", str(error), re.S)
-        if found is None:
+        """Count rows from 0 below the header, as everywhere, and add the line."""
+        match = re.search(r"Row #(\d+): (.*)", str(error), re.S)
+        if match is None:
             return error
-        row = int(found[1]) - 1 - self._span.header
-        where = f"row {row} (line {self._span.lines_before + int(found[1])})"
-        cell = re.search(r"CSV conversion .*invalid value '(.*)'", found[2], re.S)
+        row = int(match[1]) - 1 - self._span.header
+        where = f"row {row} (line {self._span.lines_before + int(match[1])})"
+        cell = re.search(r"CSV conversion .*invalid value '(.*)'", match[2], re.S)
         if cell is not None:
-            words = f"{cell[1]!r:.60} is no number"
-            return InvalidFile(f"{self._path}, column {column}, {where}: {words}")
-        reason = " ".join(found[2].split())[:160]
-        return InvalidFile(f"{self._path} is not a whole .csv file: {where}: {reason}")
+            return InvalidFile(
+                f"{self._path}, column {column}, {where}: {cell[1]!r:.60} is not a number"
+            )
+        reason = " ".join(match[2].split())[:160]
+        return InvalidFile(f"{self._path} is not a valid .csv file: {where}: {reason}")
 
 
 def _read_already(batches: Iterator[Any]) -> Iterator[Piece]:
-    """Yield what must be read in order by one thread, one batch ahead."""
+    """Yield batches that one thread must read in order, one batch ahead."""
     for batch in one_ahead(batches):
         yield Piece(batch.num_rows, partial(list, [batch]))
 
@@ -251,7 +251,7 @@ def _span(path: str) -> _Span:
     )
 
 
-READERS: dict[str, Callable[[str], Table]] = {
+READERS: dict[str, Callable[[str], OwnerTableFile]] = {
     ".parquet": ParquetTable,
     ".csv": CsvTable,
     ".arrow": ArrowTable,

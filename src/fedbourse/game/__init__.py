@@ -1,24 +1,24 @@
-"""The two-stage game: how owners answer a reward, and which reward is best for the buyer."""
+"""The two-stage game: how owners respond to a reward, and which reward is best for the buyer."""
 
 from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy
+from fedbourse.game.best_response import best_response
 from fedbourse.game.calibration import Calibration, Observation, calibrate
 from fedbourse.game.certificate import regret, tolerance
 from fedbourse.game.costs import COSTS, PrivacyCost
-from fedbourse.game.discovery import (
-    Discovered,
-    Discovery,
-    best_reply_rounds,
+from fedbourse.game.distribution import Distribution, Sample, Uniform
+from fedbourse.game.equilibrium import equilibrium
+from fedbourse.game.outofcore.participant_sketch import ParticipantSketch
+from fedbourse.game.outofcore.stream import Chunk, Stream
+from fedbourse.game.price_discovery import (
+    DiscoveryResult,
+    PriceDiscovery,
+    best_response_dynamics,
     discover,
     share_at,
 )
-from fedbourse.game.distribution import Distribution, Sample, Uniform
-from fedbourse.game.equilibrium import equilibrium
 from fedbourse.game.profile import Equilibrium
-from fedbourse.game.reply import best_response
-from fedbourse.game.reward import Offer, best_reward
-from fedbourse.game.reward_expected import ExpectedOffer
-from fedbourse.game.stream import Chunk, Stream
-from fedbourse.game.support import Support
+from fedbourse.game.reward.best import Offer, best_reward
+from fedbourse.game.reward.expected import ExpectedOffer
 from fedbourse.game.training import Training
 from fedbourse.game.what_if import WhatIf, what_if
 
@@ -28,22 +28,22 @@ __all__ = [
     "Accuracy",
     "Calibration",
     "Chunk",
-    "Discovered",
-    "Discovery",
+    "DiscoveryResult",
     "Distribution",
     "Equilibrium",
     "ExpectedOffer",
     "Observation",
     "Offer",
+    "ParticipantSketch",
+    "PriceDiscovery",
     "PrivacyCost",
     "Sample",
     "Stream",
-    "Support",
     "Training",
     "Uniform",
     "WhatIf",
-    "best_reply_rounds",
     "best_response",
+    "best_response_dynamics",
     "best_reward",
     "calibrate",
     "discover",

@@ -1,7 +1,7 @@
 """Four models of the accuracy that budgets buy.
 
-A model turns the precisions y_i (see ``training``) of those who take part into a quality between 0
-(noise only) and 1 (no noise), and
+A model turns the participants' precisions y_i (see ``training``) into a quality between 0 (noise
+only) and 1 (no noise), and
 
     accuracy = chance + (ceiling - chance) * quality.
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidInput
+from fedbourse.registry import Choice, Registry
 from fedbourse.units import number
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quality:
-    """The logarithm of a quality, and how it answers to a change of scale of all precisions."""
+    """The logarithm of a quality, and how it responds to a change of scale of all precisions."""
 
     log: FloatArray
     elasticity: FloatArray
@@ -38,27 +38,29 @@ class Quality:
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """The precisions of those who take part, along the last axis, and of how many owners each."""
+class _Precisions:
+    """The participants' precisions, along the last axis, and how many owners have each."""
 
-    precisions: FloatArray
-    weights: FloatArray | None
+    values: FloatArray
+    multiplicities: FloatArray | None
     count: FloatArray
     owners: int
 
     def sum(self, numbers: FloatArray) -> FloatArray:
-        """Sum over all who take part."""
-        summed: FloatArray = numbers.sum(-1) if self.weights is None else numbers @ self.weights
-        return summed
+        """Sum over all participants."""
+        total: FloatArray = (
+            numbers.sum(-1) if self.multiplicities is None else numbers @ self.multiplicities
+        )
+        return total
 
 
-def _mean_log(answers: _Answers, over: FloatArray) -> Quality:
+def _mean_log(precisions: _Precisions, over: FloatArray) -> Quality:
     """Return exp(-sum of log(1 + 1/y) / over): the geometric mean of y/(1 + y)."""
-    part = 1.0 / (1.0 + answers.precisions)
+    part = 1.0 / (1.0 + precisions.values)
     return Quality(
-        log=-answers.sum(np.log1p(1.0 / answers.precisions)) / over,
-        elasticity=answers.sum(part) / over,
-        slope=-answers.sum(part * (1.0 - part)) / over,
+        log=-precisions.sum(np.log1p(1.0 / precisions.values)) / over,
+        elasticity=precisions.sum(part) / over,
+        slope=-precisions.sum(part * (1.0 - part)) / over,
     )
 
 
@@ -68,34 +70,61 @@ def _one_noise(noise: FloatArray) -> Quality:
     return Quality(log=-np.log1p(noise), elasticity=part, slope=-part * (1.0 - part))
 
 
-def _paper(answers: _Answers) -> Quality:
-    return _mean_log(answers, answers.count)
+def _paper(precisions: _Precisions) -> Quality:
+    return _mean_log(precisions, precisions.count)
 
 
-def _population(answers: _Answers) -> Quality:
-    return _mean_log(answers, np.full_like(answers.count, answers.owners))
+def _population(precisions: _Precisions) -> Quality:
+    return _mean_log(precisions, np.full_like(precisions.count, precisions.owners))
 
 
-def _averaged(answers: _Answers) -> Quality:
-    return _one_noise(answers.sum(1.0 / answers.precisions) / answers.count**2)
+def _averaged(precisions: _Precisions) -> Quality:
+    return _one_noise(precisions.sum(1.0 / precisions.values) / precisions.count**2)
 
 
-def _precision(answers: _Answers) -> Quality:
-    present = np.where(np.isinf(answers.precisions), 0.0, answers.precisions)
-    return _one_noise(1.0 / answers.sum(present))
+def _precision(precisions: _Precisions) -> Quality:
+    present = np.where(np.isinf(precisions.values), 0.0, precisions.values)
+    return _one_noise(1.0 / precisions.sum(present))
 
 
-_QUALITIES: dict[str, Callable[[_Answers], Quality]] = {
-    "paper": _paper,
-    "population": _population,
-    "averaged": _averaged,
-    "precision": _precision,
-}
+@dataclass(frozen=True)
+class QualityModel:
+    """How precisions become a quality."""
 
-ACCURACY_MODELS = tuple(_QUALITIES)
-"""paper: the paper's formula, the mean over those who take part; population: the same sum over all
-owners, absent ones as if noise-free; averaged: the true variance of the plain average; precision:
-answers weighted by their precision, which is by pay."""
+    quality: Callable[[_Precisions], Quality]
+    sums_noise: bool = False
+    """Whether it is 1 / (1 + noise) with a noise that falls as 1 / scale."""
+
+
+ACCURACY_MODELS: Registry[QualityModel] = Registry(
+    "accuracy",
+    Choice(
+        "paper",
+        "paper: the mean over those who take part",
+        "the paper's formula: a geometric mean over those who take part",
+        QualityModel(_paper),
+    ),
+    Choice(
+        "population",
+        "population: the same over all owners",
+        "the same sum over all owners, absent ones as if noise-free",
+        QualityModel(_population),
+    ),
+    Choice(
+        "averaged",
+        "averaged: the plain average's variance",
+        "the variance of the plain average of updates",
+        QualityModel(_averaged, sums_noise=True),
+    ),
+    Choice(
+        "precision",
+        "precision: updates weighted by precision",
+        "updates weighted by their precision, which is by pay",
+        QualityModel(_precision, sums_noise=True),
+    ),
+    group="accuracy_models",
+)
+"""Accuracy models by name; an installed package may add its own."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +137,10 @@ class Accuracy:
     ceiling: float = 1.0
     """The accuracy without noise."""
     noise: float = 1.0
-    """What all noise is multiplied with: a task that shrugs noise off has less than 1."""
+    """The factor of all noise: below 1 for a task that tolerates noise well."""
 
     def __post_init__(self) -> None:
-        """Check the name and the two ends."""
-        if self.model not in _QUALITIES:
-            raise InvalidInput(
-                f"accuracy must be one of {', '.join(_QUALITIES)}; found {self.model!r:.60}"
-            )
+        ACCURACY_MODELS.choose(self.model)
         number("chance", self.chance, at_least=0, at_most=1)
         number("ceiling", self.ceiling, above=float(self.chance), at_most=1)
         number("noise", self.noise, above=0, at_most=1e100)
@@ -128,32 +153,36 @@ class Accuracy:
     @property
     def sums_noise(self) -> bool:
         """Say whether the quality is 1 / (1 + noise) with a noise that falls as 1 / scale."""
-        return self.model in ("averaged", "precision")
+        return ACCURACY_MODELS[self.model].sums_noise
 
     def quality(
         self,
         precisions: FloatArray,
         count: IntArray | FloatArray,
         owners: int,
-        weights: FloatArray | None = None,
+        multiplicities: FloatArray | None = None,
     ) -> Quality:
         """Return the quality along the last axis; absent owners carry an infinite precision.
 
-        ``weights`` says how many owners each precision stands for, if not one.
+        ``multiplicities`` says how many owners each precision stands for, if not one.
         """
-        answers = _Answers(precisions / self.noise, weights, np.asarray(count, np.float64), owners)
+        scaled = _Precisions(
+            precisions / self.noise, multiplicities, np.asarray(count, np.float64), owners
+        )
         with np.errstate(divide="ignore", over="ignore"):
-            return _QUALITIES[self.model](answers)
+            return ACCURACY_MODELS[self.model].quality(scaled)
 
-    def of(self, precisions: FloatArray, owners: int, weights: FloatArray | None = None) -> float:
+    def of(
+        self, precisions: FloatArray, owners: int, multiplicities: FloatArray | None = None
+    ) -> float:
         """Return the accuracy that these participants' precisions buy."""
         if not len(precisions):
             return self.chance
-        count = len(precisions) if weights is None else weights.sum()
-        found = self.quality(precisions, np.array(count), owners, weights)
-        return self.chance + self.range * math.exp(float(found.log))
+        count = len(precisions) if multiplicities is None else multiplicities.sum()
+        quality = self.quality(precisions, np.array(count), owners, multiplicities)
+        return self.chance + self.range * math.exp(float(quality.log))
 
 
 def accuracy_named(accuracy: str | Accuracy) -> Accuracy:
-    """Return the model of that name with the paper's chance 0.5 and ceiling 1, or the one given."""
+    """Return a model as it is, or the one of that name with chance 0.5 and ceiling 1."""
     return accuracy if isinstance(accuracy, Accuracy) else Accuracy(accuracy)

@@ -1,4 +1,4 @@
-"""The activity rule: all replies of an owner must be those of one and the same owner.
+"""The activity rule: one cost must explain all tick replies of an owner.
 
 An owner whose cost is convex, perhaps with a cap, replies to a total P with the budget r at which
 the marginal pay m = R (1 - s)/P, s = r/P, meets its marginal cost. Marginal costs rise with the
@@ -28,14 +28,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Reply:
-    """A budget replied to an announced total."""
+    """A tick reply: a budget in reply to an announced total."""
 
     tick: int
     total_budget: float
     budget: float
 
     def margins(self, reward: float, floor: float) -> tuple[float, float]:
-        """Return the least and the largest marginal cost that explain this reply."""
+        """Return the smallest and the largest marginal cost that explain this reply."""
         price = reward / self.total_budget
         if not self.budget:
             return price, math.inf
@@ -63,16 +63,16 @@ def contradiction(
     """
     for before in earlier:
         smaller, larger = sorted((before, reply), key=lambda each: each.budget)
-        if _same_budget(smaller, larger):
+        if math.isclose(smaller.budget, larger.budget, rel_tol=_ROUNDING):
             continue
         slack = smaller.slack(reward) + larger.slack(reward)
         if smaller.margins(reward, floor)[0] > larger.margins(reward, floor)[1] + slack:
-            return _sentence(reply, before, _why(smaller, larger))
+            return (
+                f"{reply.budget:g} rho at a total of {reply.total_budget:g} contradicts "
+                f"{before.budget:g} rho at a total of {before.total_budget:g} "
+                f"(tick {before.tick}): {_why(smaller, larger)}"
+            )
     return _not_linear([*earlier, reply], reward, floor) if linear else None
-
-
-def _same_budget(one: Reply, other: Reply) -> bool:
-    return math.isclose(one.budget, other.budget, rel_tol=_ROUNDING)
 
 
 def _why(smaller: Reply, larger: Reply) -> str:
@@ -102,11 +102,4 @@ def _not_linear(replies: list[Reply], reward: float, floor: float) -> str | None
         f"{last.budget:g} rho at a total of {last.total_budget:g} contradicts earlier ticks: the "
         f"card fixes linear costs, and the replies say both at least {least:g} and at most "
         f"{most:g} for a unit of budget"
-    )
-
-
-def _sentence(reply: Reply, before: Reply, why: str) -> str:
-    return (
-        f"{reply.budget:g} rho at a total of {reply.total_budget:g} contradicts {before.budget:g} "
-        f"rho at a total of {before.total_budget:g} (tick {before.tick}): {why}"
     )

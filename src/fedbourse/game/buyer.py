@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,9 @@ from fedbourse.errors import NoEquilibrium
 from fedbourse.game.costs import Cost, Exponential, Linear
 from fedbourse.game.entry import equilibrium_with_entry
 from fedbourse.game.equilibrium import equilibrium
-from fedbourse.game.nodes import FEW, budget_nodes
-from fedbourse.game.reward_search import Probe
-from fedbourse.game.rules import Game, PayFor
-from fedbourse.game.shares import equilibrium_budgets, equilibrium_total
+from fedbourse.game.game import Game, PayFor, equilibrium_budgets, equilibrium_total
+from fedbourse.game.quadrature import FEW, budget_quadrature
+from fedbourse.game.reward.search import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Buyer:
-    """All that a best reward depends on but the owners' values."""
+    """All that a best reward depends on, except the owners' values."""
 
     training: Training
-    weight: float
+    accuracy_value: float
     """What an accuracy of 1 is worth, in units of reward: the paper's lambda."""
     accuracy: Accuracy
     cost: Cost
@@ -42,7 +41,7 @@ class Buyer:
     @property
     def gain(self) -> float:
         """Return the worth of perfect training over a guess: no reward above it can pay."""
-        return self.weight * self.accuracy.range
+        return self.accuracy_value * self.accuracy.range
 
     @property
     def scaling(self) -> float | None:
@@ -51,46 +50,40 @@ class Buyer:
         return self.cost.degree if free and self.caps is None else None
 
     def equilibrium(self, values: object, reward: float) -> Equilibrium:
-        """Return how owners with these values answer a reward."""
-        found = equilibrium(
-            values,
-            reward=reward,
-            cost=self.cost,
-            entry_cost=self.entry_cost,
-            caps=self.caps,
-            samples=self.training.samples,
-            pay_for=self.pay_for,
-        )
-        self.training.check_owners(found.owners)
-        return found
+        """Return the equilibrium of owners with these values at a reward."""
+        result = equilibrium(values, reward=reward, **self._game_options)
+        self.training.check_owners(result.owners)
+        return result
 
-    def precisions(self, found: Equilibrium) -> tuple[FloatArray, FloatArray | None]:
-        """Return the precision of participants' answers, and of how many each, if not of one."""
+    @property
+    def _game_options(self) -> dict[str, Any]:
+        return {
+            "cost": self.cost,
+            "entry_cost": self.entry_cost,
+            "caps": self.caps,
+            "samples": self.training.samples,
+            "pay_for": self.pay_for,
+        }
+
+    def precisions(self, profile: Equilibrium) -> tuple[FloatArray, FloatArray | None]:
+        """Return precisions of participants' updates, and of how many owners each, if not one."""
         factor = self.training.noise_factor
-        if found.count <= FEW or not isinstance(factor, float):
-            return self.training.precisions(found.budgets, found.participants), None
-        budgets, owners = budget_nodes(found)
-        return budgets / factor, owners
+        if profile.count <= FEW or not isinstance(factor, float):
+            return self.training.precisions(profile.budgets, profile.participants), None
+        budgets, multiplicities = budget_quadrature(profile)
+        return budgets / factor, multiplicities
 
     def prober(self, values: object) -> Callable[[float], Probe]:
         """Return the buyer's utility as a function of the reward, stage two solved at each.
 
         The rewards looked at may go up to ``gain``.
         """
-        everybody = Game.of(
-            values,
-            reward=self.gain,
-            cost=self.cost,
-            entry_cost=self.entry_cost,
-            caps=self.caps,
-            samples=self.training.samples,
-            pay_for=self.pay_for,
-        )
+        everybody = Game.of(values, reward=self.gain, **self._game_options)
         owners = len(everybody.values)
         self.training.check_owners(owners)
         able = _who_may_take_part(everybody)
         game = everybody.only(able)
-        total = 1.0  # of the last reward looked at: the next one's is near
+        total = 1.0  # of the last probe: the next one's is near
 
         def probe(reward: float) -> Probe:
             nonlocal total
@@ -113,18 +106,18 @@ class Buyer:
         return probe
 
     def utility(
-        self, precisions: FloatArray, weights: FloatArray | None, owners: int, reward: float
+        self, precisions: FloatArray, multiplicities: FloatArray | None, owners: int, reward: float
     ) -> float:
         """Return the worth of the model less what was paid; with nobody to pay, nothing is."""
         paid = reward if len(precisions) else 0.0
-        return self.weight * self.accuracy.of(precisions, owners, weights) - paid
+        return self.accuracy_value * self.accuracy.of(precisions, owners, multiplicities) - paid
 
 
 def _who_may_take_part(game: Game) -> IntArray:
     """Return the owners who may take part at any reward up to the game's own.
 
     For linear and exponential costs without caps, whoever stays out at the largest reward stays out
-    at every smaller one, and an entry cost that is equal for all only keeps more of the dear out.
+    at every smaller one, and an equal entry cost only keeps out more owners of high value.
     """
     if game.capped or np.ptp(game.entry) or not isinstance(game.cost, (Linear, Exponential)):
         return np.arange(len(game.values))

@@ -1,4 +1,4 @@
-"""A model of accuracy fitted to a pilot: what the buyer measured on public data of its own."""
+"""An accuracy model fitted to a pilot: what the buyer measured on its own public data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 4  # observations: one more than there are numbers to fit
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """One pilot: the precisions of those who took part, of how many owners, and what came out."""
+    """One pilot: the participants' precisions, the number of owners, and the accuracy."""
 
     precisions: FloatArray
     owners: int
@@ -42,8 +42,8 @@ class Calibration:
 def calibrate(observations: Sequence[Observation], *, model: str = "precision") -> Calibration:
     """Fit chance, ceiling and the noise coefficient of a model to measured accuracies.
 
-    For each noise coefficient the best two ends come from a straight line, so that only one number
-    is searched for. ``best_reward`` takes the fitted model as its ``accuracy``.
+    For each noise coefficient the best two ends come from a linear fit, so that only one number is
+    searched for. ``best_reward`` takes the fitted model as its ``accuracy``.
     """
     from scipy.optimize import minimize_scalar
 
@@ -62,11 +62,11 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
 
     def qualities(log_noise: float) -> FloatArray:
         scaled = replace(shape, noise=float(np.exp(log_noise)))
-        found = [
-            scaled.quality(o.precisions, np.array(len(o.precisions)), o.owners)
+        logs = [
+            float(scaled.quality(o.precisions, np.array(len(o.precisions)), o.owners).log)
             for o in observations
         ]
-        return np.array([np.exp(float(f.log)) for f in found])
+        return np.exp(logs)
 
     def ends(quality: FloatArray) -> tuple[float, float]:
         """Return chance and ceiling by least squares, held between 0 and 1."""
@@ -77,29 +77,26 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
     def errors(log_noise: float) -> FloatArray:
         quality = qualities(log_noise)
         chance, ceiling = ends(quality)
-        left: FloatArray = chance + (ceiling - chance) * quality - measured
-        return left
+        residuals: FloatArray = chance + (ceiling - chance) * quality - measured
+        return residuals
+
+    def squares(log_noise: float) -> float:
+        return float((errors(log_noise) ** 2).sum())
 
     grid = np.linspace(np.log(1e-6), np.log(1e6), 141)
-    costs = [float((errors(x) ** 2).sum()) for x in grid]
-    best = int(np.argmin(costs))
+    best = int(np.argmin([squares(x) for x in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    x = minimize_scalar(
-        lambda x: float((errors(x) ** 2).sum()),
-        bounds=around,
-        method="bounded",
-        options={"xatol": 1e-10},
-    ).x
+    x = minimize_scalar(squares, bounds=around, method="bounded", options={"xatol": 1e-10}).x
     chance, ceiling = ends(qualities(x))
     if not ceiling > chance or not np.ptp(measured):
         raise InvalidInput(
             f"accuracy does not rise with the budgets in these {len(observations)} observations: "
             f"the fit goes from {chance:.3f} (noise only) to {ceiling:.3f} (no noise)"
         )
-    left = errors(x)
+    residuals = errors(x)
     return Calibration(
         accuracy=Accuracy(model, chance=chance, ceiling=ceiling, noise=float(np.exp(x))),
         observations=len(observations),
-        typical_error=float(np.sqrt(np.mean(left**2))),
-        largest_error=float(np.abs(left).max()),
+        typical_error=float(np.sqrt(np.mean(residuals**2))),
+        largest_error=float(np.abs(residuals).max()),
     )

@@ -1,7 +1,7 @@
 """How much any owner could gain by another budget: the certificate that every equilibrium carries.
 
 It is about one owner who changes its budget once, while all others keep theirs. What owners gain
-who make others change theirs is another question: see ``study deviations``.
+by making others change theirs is another question: see ``study deviations``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.array_spans import blocks, on_every_core
+from fedbourse.game.best_response import best_responses
 from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Linear
-from fedbourse.game.reply import best_replies
-from fedbourse.game.rules import Game, PayFor, all_but
-from fedbourse.game.spans import blocks, on_every_core
+from fedbourse.game.game import Game, PayFor, all_but
 
 if TYPE_CHECKING:
     from fedbourse.game.costs import Cost, PrivacyCost
@@ -38,7 +38,7 @@ def regret(
     """Return the largest gain that any owner could make by changing its own budget.
 
     Exact for the linear cost without caps. Otherwise an upper bound by concavity: the slope of the
-    owner's utility at its budget times the way to its best reply, where that is the smaller.
+    owner's utility at its budget times the distance to its best response, where that is smaller.
 
     >>> regret([1.0, 1.0], [0.25, 0.25], reward=1.0)
     0.0
@@ -56,8 +56,8 @@ def regret(
     over = np.flatnonzero(plan > game.caps)
     if len(over):
         i = int(over[0])
-        cap, found = game.caps[i] / game.units[i], plan[i] / game.units[i]
-        raise InvalidGame(f"budgets[{i}] must be at most its cap {cap:g}; found {found:g}")
+        cap, budget = game.caps[i] / game.units[i], plan[i] / game.units[i]
+        raise InvalidGame(f"budgets[{i}] must be at most its cap {cap:g}; found {budget:g}")
     return float(regrets(game, plan).max())
 
 
@@ -95,7 +95,7 @@ def regrets(game: Game, budgets: FloatArray) -> FloatArray:
         total = float(budgets.sum())
     if math.isinf(total):
         raise InvalidGame("budgets must sum to a finite number; found inf")
-    if total == 0:  # against silence the smallest budget takes the whole reward
+    if total == 0:  # with no competitor the smallest budget takes the whole reward
         return np.maximum(0.0, game.reward - game.entry)
     return regrets_against(game, budgets, _others(budgets, total), total)
 
@@ -130,19 +130,19 @@ def _others(budgets: FloatArray, total: float) -> FloatArray:
 def _linear_gain(
     v: FloatArray, budgets: FloatArray, others: FloatArray, total: float, reward: float
 ) -> FloatArray:
-    """Return (sqrt(v P) - sqrt(R Q / P))^2 where a reply exists, else what staying costs."""
+    """Return (sqrt(v P) - sqrt(R Q / P))^2 where a response exists, else what staying costs."""
     with np.errstate(all="ignore"):
-        reply = (np.sqrt(v * total) - math.sqrt(reward) * np.sqrt(others / total)) ** 2
-        return np.where(v * others < reward, reply, budgets * v - reward * (budgets / total))
+        gain = (np.sqrt(v * total) - math.sqrt(reward) * np.sqrt(others / total)) ** 2
+        return np.where(v * others < reward, gain, budgets * v - reward * (budgets / total))
 
 
 def _convex_gain(game: Game, budgets: FloatArray, others: FloatArray, total: float) -> FloatArray:
-    replies = best_replies(game, others)
+    responses = best_responses(game, others)
     slope = game.reward * (others / total) / total - game.cost.marginal(game.values, budgets)
-    bound = np.abs(slope) * np.abs(replies - budgets)
-    better = game.gross_utilities(replies, replies + others)
+    bound = np.abs(slope) * np.abs(responses - budgets)
+    better = game.gross_utilities(responses, responses + others)
     now = game.gross_utilities(budgets, total)
     rounding = 8 * _EPS * (game.reward + game.cost.cost(game.values, budgets))
     gain = np.fmin(bound, np.maximum(0.0, better - now) + rounding)
-    # Against silence a smaller budget is always better: all of the cost could be saved.
+    # With no competitor a smaller budget is always better: all of the cost could be saved.
     return np.where(others > 0, gain, game.cost.cost(game.values, budgets))

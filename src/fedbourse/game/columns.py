@@ -1,7 +1,7 @@
 """One number per owner, from whatever column the caller has.
 
 NumPy arrays, lists, and pandas, Arrow and Polars columns all become one-dimensional NumPy arrays;
-whatever is no number is refused with its position and the value found.
+whatever is not a number is refused with its position and the value found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 def column(name: str, data: object, *, start: int = 0, where: str = "") -> npt.NDArray[Any]:
     """Return ``data`` as a one-dimensional array of real numbers, in its own precision.
 
-    ``start`` and ``where`` say where its first entry stands, for the words of a refusal.
+    ``start`` and ``where`` say where its first entry stands, for error messages.
     """
     array = _as_array(name, data)
     if array.ndim != 1:
@@ -104,7 +104,7 @@ def _as_array(name: str, data: object) -> npt.NDArray[Any]:
     try:
         if hasattr(data, "__array__") or isinstance(data, (list, tuple)):
             array = np.asarray(data)
-            # Among texts NumPy turns numbers into texts too; it is the texts that are wrong.
+            # Beside texts NumPy turns numbers into texts too; only the texts are wrong.
             return array if array.dtype.kind not in "US" else np.asarray(data, dtype=object)
         return np.asarray(list(data), dtype=object)  # type: ignore[call-overload]
     except (ValueError, TypeError):  # ragged lists
@@ -112,12 +112,12 @@ def _as_array(name: str, data: object) -> npt.NDArray[Any]:
 
 
 def _parse(name: str, array: npt.NDArray[Any], start: int, where: str) -> FloatArray:
-    """Read a column of Python objects; booleans, texts and complex numbers are no numbers."""
+    """Read a column of Python objects; booleans, texts and complex numbers are refused."""
     result = np.empty(len(array))
     for i, item in enumerate(array.tolist()):
-        if isinstance(item, bool) or not hasattr(item, "__float__"):
-            raise InvalidGame(f"{name}[{start + i}]{where} must be a number; found {item!r:.60}")
         try:
+            if isinstance(item, bool) or not hasattr(item, "__float__"):
+                raise TypeError
             result[i] = float(item)
         except OverflowError:
             result[i] = math.inf

@@ -1,7 +1,7 @@
 """What a privacy budget costs its owner: the paper's three families, and any convex cost.
 
 A cost rises with the owner's value v, is convex in the budget r, and is zero at r = 0. The share of
-the total budget P that is an owner's best reply to itself, s(P), solves
+the total budget P that is an owner's best response to itself, s(P), solves
 
     R (1 - s) / P = c'(v, s P)
 
@@ -19,6 +19,7 @@ import numpy as np
 from fedbourse.errors import InvalidCost, InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray
 from fedbourse.game.roots import falling_roots
+from fedbourse.registry import Choice, Registry
 
 NO_SHARE = 1e-14
 """A share that is the difference of two numbers this close is rounding, and counts as none. (The
@@ -28,7 +29,7 @@ Totals = FloatArray | float
 """One total budget for all owners, or one for each."""
 
 
-# Numbers that run to 0 or infinity are meant: what is made of them is right at both ends.
+# Numbers may run to 0 or infinity: the results are right at both ends.
 def _quiet() -> np.errstate:
     return np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore")
 
@@ -74,7 +75,7 @@ class Cost(ABC):
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return the values of the same game in which one unit of budget counts as ``units``."""
         raise InvalidGame(
-            f"pay_for='information' needs a cost that fedbourse knows; found {self.name}"
+            f"pay_for='information' needs one of fedbourse's own costs; found {self.name}"
         )
 
 
@@ -127,14 +128,17 @@ class Quadratic(Cost):
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return R / (R + 2 v P^2)."""
-        scaled: FloatArray = np.asarray(total, np.float64) / math.sqrt(reward)
-        return 1.0 / (1.0 + 2.0 * values * scaled * scaled)
+        return 1.0 / (1.0 + self._odds(values, total, reward))
 
     @_quiet()
     def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return 2 v P^2 / (R + 2 v P^2)."""
+        return 1.0 / (1.0 + 1.0 / self._odds(values, total, reward))
+
+    def _odds(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
+        """Return 2 v P^2 / R."""
         scaled: FloatArray = np.asarray(total, np.float64) / math.sqrt(reward)
-        return 1.0 / (1.0 + 1.0 / (2.0 * values * scaled * scaled))
+        return 2.0 * values * scaled * scaled
 
     @_quiet()
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
@@ -160,13 +164,11 @@ class Exponential(Cost):
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return 1 - y/x with y = omega(x + 2 ln x - ln R), x = v P, where x < R; else 0."""
-        from scipy.special import wrightomega
-
         x = values * total
         result = np.zeros_like(x)
         inside = (x < reward * (1.0 - NO_SHARE)) & (x > 0)
         x = x[inside]
-        s = 1.0 - wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
+        s = 1.0 - _omega_ratio(x, reward)
         # Small shares are a difference that lost its digits: two Newton steps on
         # ln(1 - s) + ln(R/x) - x s = 0 bring them back.
         small = s < 0.5
@@ -184,15 +186,19 @@ class Exponential(Cost):
     @_quiet()
     def rest(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
         """Return y/x."""
-        from scipy.special import wrightomega
-
         x = values * np.asarray(total, np.float64)
-        rest = wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
-        return np.where(x > 0, np.clip(rest, 0.0, 1.0), 0.0)
+        return np.where(x > 0, np.clip(_omega_ratio(x, reward), 0.0, 1.0), 0.0)
 
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return v / u: c(v, x / u) = exp((v / u) x) - 1."""
         return values / units
+
+
+def _omega_ratio(x: FloatArray, reward: float) -> FloatArray:
+    from scipy.special import wrightomega
+
+    ratio: FloatArray = wrightomega(x + 2.0 * np.log(x) - np.log(reward)) / x
+    return ratio
 
 
 class PaperExponential(Exponential):
@@ -205,20 +211,19 @@ class PaperExponential(Exponential):
 class Custom(Cost):
     """A cost of the caller's, given by its values and its derivative."""
 
-    def __init__(self, given: PrivacyCost) -> None:
-        """Wrap a cost; ``check_on_grid`` says whether it can be one."""
-        self.given = given
-        self.name = type(given).__name__
+    def __init__(self, custom: PrivacyCost) -> None:
+        self.custom = custom
+        self.name = type(custom).__name__
 
     @_quiet()
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
-        """Return the given cost, as an array of the right shape."""
-        return self._called("cost", values, budgets)
+        """Return the caller's cost, as an array of the right shape."""
+        return self._call("cost", values, budgets)
 
     @_quiet()
     def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
-        """Return the given marginal cost, as an array of the right shape."""
-        return self._called("marginal", values, budgets)
+        """Return the caller's marginal cost, as an array of the right shape."""
+        return self._call("marginal", values, budgets)
 
     @_quiet()
     def share(self, values: FloatArray, total: Totals, reward: float) -> FloatArray:
@@ -235,29 +240,30 @@ class Custom(Cost):
     def check_on_grid(self, values: FloatArray, reward: float) -> None:
         """Refuse a cost that is not rising in v, convex and zero at 0 over budgets in reach."""
         v = np.geomspace(values.min(), 2.0 * values.max(), 12)
-        r = self._dearest_budget(v[:1], reward) * np.concatenate([[0.0], np.geomspace(1e-6, 1, 49)])
+        r = self._largest_budget(v[:1], reward) * np.concatenate([[0.0], np.geomspace(1e-6, 1, 49)])
         vs, rs = np.meshgrid(v, r, indexing="ij")
         cost, slope = self.cost(vs, rs), self.marginal(vs, rs)
-        self._refuse(np.isnan(cost) | np.isnan(slope), vs, rs, cost, "is not a number")
-        self._refuse((rs == 0) & (np.abs(cost) > 1e-12 * reward), vs, rs, cost, "must be 0")
-        self._refuse((rs > 0) & ~(cost > 0), vs, rs, cost, "must be above 0")
         with _quiet():
             finite = np.isfinite(cost[:, 1:]) & np.isfinite(slope[:, 1:])
-            step = np.diff(rs, axis=1)
-            rise = np.diff(cost, axis=1)
-            tolerance = 1e-9 * np.abs(cost[:, 1:]) + 1e-300
-            bent = (slope[:, :-1] * step > rise + tolerance) | (
-                rise > slope[:, 1:] * step + tolerance
-            )
-            fallen = np.diff(cost, axis=0) <= 0
-        self._refuse(
-            np.pad(bent & finite, ((0, 0), (1, 0))), vs, rs, cost,
-            "is not convex with this marginal cost",
-        )  # fmt: skip
-        fallen = np.pad(fallen, ((1, 0), (0, 0))) & (rs > 0) & np.isfinite(cost)
-        self._refuse(fallen, vs, rs, cost, "does not rise with the value")
+            step, rise = np.diff(rs, axis=1), np.diff(cost, axis=1)
+            slack = 1e-9 * np.abs(cost[:, 1:]) + 1e-300
+            bent = (slope[:, :-1] * step > rise + slack) | (rise > slope[:, 1:] * step + slack)
+            fallen = np.pad(np.diff(cost, axis=0) <= 0, ((1, 0), (0, 0)))
+        faults = {
+            "is not a number": np.isnan(cost) | np.isnan(slope),
+            "must be 0": (rs == 0) & (np.abs(cost) > 1e-12 * reward),
+            "must be above 0": (rs > 0) & ~(cost > 0),
+            "is not convex with this marginal cost": np.pad(bent & finite, ((0, 0), (1, 0))),
+            "does not rise with the value": fallen & (rs > 0) & np.isfinite(cost),
+        }
+        for fault, wrong in faults.items():
+            if wrong.any():
+                i = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+                raise InvalidCost(
+                    f"{self.name}.cost(value={vs[i]:g}, budget={rs[i]:g}) = {cost[i]:g} {fault}"
+                )
 
-    def _dearest_budget(self, value: FloatArray, reward: float) -> float:
+    def _largest_budget(self, value: FloatArray, reward: float) -> float:
         """Return a budget that costs the cheapest owner at least the whole reward."""
         for exponent in range(0, 1000, 2):
             for budget in (2.0**-exponent, 2.0**exponent):
@@ -266,34 +272,32 @@ class Custom(Cost):
                     return 4 * budget
         raise InvalidCost(f"{self.name}.cost never reaches the reward {reward:g}; it must grow")
 
-    def _refuse(
-        self,
-        wrong: BoolArray,
-        vs: FloatArray,
-        rs: FloatArray,
-        cost: FloatArray,
-        why: str,
-    ) -> None:
-        if wrong.any():
-            i = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-            raise InvalidCost(
-                f"{self.name}.cost(value={vs[i]:g}, budget={rs[i]:g}) = {cost[i]:g} {why}"
-            )
-
-    def _called(self, method: str, values: FloatArray, budgets: FloatArray) -> FloatArray:
+    def _call(self, method: str, values: FloatArray, budgets: FloatArray) -> FloatArray:
         shape = np.broadcast_shapes(np.shape(values), np.shape(budgets))
         try:
-            found = getattr(self.given, method)(values, budgets)
-            return np.broadcast_to(np.asarray(found, dtype=np.float64), shape)
+            result = getattr(self.custom, method)(values, budgets)
+            return np.broadcast_to(np.asarray(result, dtype=np.float64), shape)
         except (ValueError, TypeError) as error:
             raise InvalidCost(
                 f"{self.name}.{method} must take and return arrays; it failed: {error}"
             ) from None
 
 
-COSTS: dict[str, Cost] = {
-    cost.name: cost for cost in (Linear(), Quadratic(), Exponential(), PaperExponential())
-}
+COSTS: Registry[Cost | PrivacyCost] = Registry(
+    "cost",
+    Choice("linear", "Linear", "value times budget: the paper's first family", Linear()),
+    Choice("quadratic", "Quadratic", "value times budget squared", Quadratic()),
+    Choice("exponential", "Exponential", "e^(value times budget) - 1", Exponential()),
+    Choice(
+        "paper-exponential",
+        "Exponential, as the paper prints it",
+        "e^(value times budget): taking part costs 1",
+        PaperExponential(),
+    ),
+    group="costs",
+    error=InvalidCost,
+)
+"""Privacy costs by name; an installed package may add its own."""
 
 
 def cost_named(cost: str | PrivacyCost | Cost) -> Cost:
@@ -305,7 +309,7 @@ def cost_named(cost: str | PrivacyCost | Cost) -> Cost:
     if isinstance(cost, Cost):
         return cost
     if isinstance(cost, str) and cost in COSTS:
-        return COSTS[cost]
+        return cost_named(COSTS[cost])
     if isinstance(cost, type) or not isinstance(cost, PrivacyCost):
         raise InvalidCost(
             f"cost must be one of {', '.join(COSTS)}, or an object with the methods cost and "

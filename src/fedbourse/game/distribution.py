@@ -33,7 +33,6 @@ class Uniform:
     high: float
 
     def __post_init__(self) -> None:
-        """Check that there is something between the two."""
         number("low", self.low, above=0, error=InvalidGame)
         number("high", self.high, above=float(self.low), error=InvalidGame)
 
@@ -53,12 +52,11 @@ class Uniform:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values as in a sample that was seen: owners are drawn from it with replacement."""
+    """Values as in an observed sample: owners are drawn from it with replacement."""
 
     values: FloatArray
 
     def __post_init__(self) -> None:
-        """Check the values once."""
         object.__setattr__(self, "values", positive("values", self.values))
         if not len(self.values):
             raise InvalidGame("a sample of values must hold at least one value; found none")

@@ -2,9 +2,9 @@
 
 An owner's utility in an equilibrium of total budget P falls in P, so it takes part at a profit only
 while P is at most its own limit. Start with two owners, go through the others from the highest
-limit down, and let each in whose limit still holds once it is in; skip a misfit, do not stop. What
-comes out is an equilibrium if outsiders do not gain by entering nor insiders by leaving: the
-certificate decides. Where the two owners of the highest limits start none, other pairs may.
+limit down, and admit each whose limit still holds once it is in; skip the others, do not stop. The
+result is an equilibrium if outsiders do not gain by entering nor insiders by leaving: the
+certificate decides. Where the two owners of the highest limits lead to none, other pairs may.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import numpy as np
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.certificate import regrets, tolerance
 from fedbourse.game.costs import Linear, PaperExponential
+from fedbourse.game.game import equilibrium_budgets
 from fedbourse.game.roots import falling_roots
-from fedbourse.game.shares import equilibrium_budgets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-    from fedbourse.game.rules import Game
+    from fedbourse.game.game import Game
 
 PAIRS = 300
 """Starting pairs that are tried: every pair of the 25 owners with the highest limits."""
@@ -43,37 +41,33 @@ def equilibrium_with_entry(game: Game) -> FloatArray:
     if len(able) == 1:
         raise NoEquilibrium(
             f"only owner {able[0]} could profit from the reward {game.reward:g} after its entry "
-            "cost, and one owner alone has no best reply"
+            "cost, and one owner alone has no best response"
         )
     if np.partition(game.entry[able], 1)[:2].sum() >= game.reward:
         raise NoEquilibrium(
-            f"no equilibrium: the two lowest entry costs alone eat up the reward {game.reward:g}, "
+            f"no equilibrium: the two lowest entry costs alone use up the reward {game.reward:g}, "
             "and whoever could profit alone would enter"
         )
     limits = _limits(game.only(able))
     queue = np.lexsort((game.values[able], -limits))
     able, limits = able[queue], limits[queue]
-    tried = 0
-    for pair in islice(_pairs(len(able)), PAIRS):
-        tried += 1
+    pairs = ((i, j) for j in range(len(able)) for i in range(j))  # of the first owners first
+    for pair in islice(pairs, PAIRS):
         inside = _fill(game.only(able), limits, pair)
         if inside is not None:
-            budgets = _budgets(game, able[inside])
+            members = able[inside]
+            budgets = np.zeros_like(game.values)
+            budgets[members] = equilibrium_budgets(game.only(members))
             if regrets(game, budgets).max() <= tolerance(game.reward, len(inside)):
                 return budgets
-        elif tried == 1 and (proof := _proof_of_none(game)):
+        elif pair == (0, 1) and (proof := _proof_of_none(game)):
             raise NoEquilibrium(proof)
-    pairs = len(able) * (len(able) - 1) // 2
+    count = len(able) * (len(able) - 1) // 2
     raise NoEquilibrium(
         f"no equilibrium found for reward {game.reward:g} and these entry costs: "
-        f"{tried} of {pairs} starting pairs tried, and each time an owner gains by entering or "
-        "leaving"
+        f"{min(count, PAIRS)} of {count} starting pairs tried, and each time an owner gains by "
+        "entering or leaving"
     )
-
-
-def _pairs(count: int) -> Iterator[tuple[int, int]]:
-    """Yield all pairs, those of the first owners first."""
-    return ((i, j) for j in range(count) for i in range(j))
 
 
 def _limits(game: Game) -> FloatArray:
@@ -127,12 +121,6 @@ def _longest_run(
 def _fits(game: Game, members: IntArray, total: float) -> bool:
     """Say whether the members' own equilibrium has at most this total budget."""
     return math.isinf(total) or bool(game.only(members).shares(total).sum() <= 1.0 + 1e-12)
-
-
-def _budgets(game: Game, members: IntArray) -> FloatArray:
-    budgets = np.zeros_like(game.values)
-    budgets[members] = equilibrium_budgets(game.only(members))
-    return budgets
 
 
 def _proof_of_none(game: Game) -> str:

@@ -1,4 +1,4 @@
-"""An equilibrium, as whoever asked for it sees it, with its certificate."""
+"""An equilibrium with its certificate."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ import numpy as np
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.certificate import largest_linear_regret, tolerance
 from fedbourse.game.columns import FloatArray, IntArray, positive
-from fedbourse.game.participants import Kept, Participants, row_of, source_of
-from fedbourse.game.rules import checked_reward
+from fedbourse.game.game import checked_reward
+from fedbourse.game.participants import OwnerTable, ParticipantSet, source_and_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import numpy.typing as npt
-
-    from fedbourse.game.threshold import Threshold
+    from fedbourse.game.cutoff import CutoffRecord
 
 _SMALLEST = 1e-290  # below, doubles have fewer digits than a certificate needs
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Those who take part, one by one."""
+    """Each participant's budget, pay and utility."""
 
     participants: IntArray
     budgets: FloatArray
     payments: FloatArray
     utilities: FloatArray
     regret: float = 0.0
-    """The largest gain from deviating, where it was found along with them."""
+    """The largest gain from deviating, unless another function certifies it."""
     who: list[Any] | None = None
     """What they are called; None where that is their positions."""
 
     def __post_init__(self) -> None:
-        """Let nobody write into what others may hold."""
         for array in (self.participants, self.budgets, self.payments, self.utilities):
             array.flags.writeable = False
 
@@ -48,9 +45,9 @@ class Profile:
 class Equilibrium:
     """Budgets that no owner gains by changing while the others keep theirs, with the certificate.
 
-    ``participants`` are positions in the values given, rising; ``budgets``, ``payments`` and
-    ``utilities`` stand in the same order. The arrays are computed when first asked for, and cannot
-    be written to; an array of values in memory must stay as it is until then.
+    ``participants`` are positions in the values, rising; ``budgets``, ``payments`` and
+    ``utilities`` stand in the same order. The arrays are computed at first use, and cannot be
+    written to; an array of values in memory must stay as it is until then.
     """
 
     owners: int
@@ -60,13 +57,13 @@ class Equilibrium:
     reward: float
     total_budget: float
     """P, the sum of all budgets."""
-    threshold: float | None
+    cutoff: float | None
     """Linear cost without entry costs: an owner takes part exactly when its value lies below this.
     Where pay is for information, values are meant per unit of it: v / m^2."""
     method: str
     cheapest: float | None
-    """The least value of all, where budgets follow from values alone."""
-    _solve: Callable[[], Profile] = field(repr=False)
+    """The smallest value of all, where budgets follow from values alone."""
+    _solve: Profile | Callable[[], Profile] = field(repr=False)
     _budgets_of: Callable[[FloatArray], FloatArray] | None = field(repr=False, default=None)
     _certify: Callable[[], float] | None = field(repr=False, default=None)
     _values: Callable[[], Iterable[FloatArray]] | None = field(repr=False, default=None)
@@ -74,11 +71,23 @@ class Equilibrium:
 
     @cached_property
     def _profile(self) -> Profile:
-        return self._solve()
+        return self._solve if isinstance(self._solve, Profile) else self._solve()
 
     @cached_property
-    def _certified(self) -> float:
+    def regret(self) -> float:
+        """The largest gain that any owner has from deviating, as ``certify`` finds it."""
         return self._profile.regret if self._certify is None else self._certify()
+
+    def profile(self) -> Profile:
+        """List those who take part; raise ``InvalidGame`` where they are too many."""
+        return self._profile
+
+    def certify(self) -> float:
+        """Find the largest gain that any owner, taking part or not, has from deviating.
+
+        Raise ``NoEquilibrium`` where it is above the tolerance.
+        """
+        return self.regret
 
     @property
     def participants(self) -> IntArray:
@@ -87,9 +96,9 @@ class Equilibrium:
 
     @property
     def who(self) -> list[Any]:
-        """Return what those who take part are called: by name; by source and row; by position."""
-        named = self._profile.who
-        return self.participants.tolist() if named is None else list(named)
+        """Return the participants by name; by source and row; or by position."""
+        names = self._profile.who
+        return self.participants.tolist() if names is None else list(names)
 
     @property
     def budgets(self) -> FloatArray:
@@ -105,11 +114,6 @@ class Equilibrium:
     def utilities(self) -> FloatArray:
         """Return each participant's pay less its costs."""
         return self._profile.utilities
-
-    @property
-    def regret(self) -> float:
-        """Return the largest gain that any owner, taking part or not, has from deviating."""
-        return self._certified
 
     def budgets_of(self, values: object) -> FloatArray:
         """Return the budgets of owners with these values in this equilibrium, 0 for outsiders.
@@ -145,19 +149,17 @@ class Equilibrium:
         return result
 
 
-def nobody(owners: int) -> Equilibrium:
-    """Return the equilibrium of a reward of 0: everybody stays silent."""
+def empty_equilibrium(owners: int) -> Equilibrium:
+    """Return the equilibrium of a reward of 0: nobody takes part."""
     nothing = np.zeros(0)
-    profile = Profile(np.zeros(0, np.int64), nothing, nothing, nothing, 0.0)
-    return Equilibrium(
-        owners, 0, 0.0, 0.0, None, "no reward", None, partial(given, profile), np.zeros_like
-    )
+    profile = Profile(np.zeros(0, np.int64), nothing, nothing, nothing)
+    return Equilibrium(owners, 0, 0.0, 0.0, None, "no reward", None, profile, np.zeros_like)
 
 
 def linear_equilibrium(
-    found: Participants,
-    *,
+    participants: ParticipantSet,
     reward: float,
+    *,
     units: FloatArray | None = None,
     certify: Callable[[float, Callable[[FloatArray], FloatArray]], float] | None = None,
 ) -> Equilibrium:
@@ -167,72 +169,61 @@ def linear_equilibrium(
     ``certify`` finds the regret where the participants are too many to be listed.
     """
     amount = checked_reward(reward)
-    limit = found.threshold
-    total = amount / limit.tau
-    if not (_SMALLEST < limit.tau < np.inf and _SMALLEST < total < np.inf):
+    cutoff = participants.cutoff
+    total = amount / cutoff.tau
+    if not (_SMALLEST < cutoff.tau < np.inf and _SMALLEST < total < np.inf):
         raise InvalidGame(
-            f"the total budget, reward {amount:g} / threshold {limit.tau:g}, lies beyond what a "
+            f"the total budget, reward {amount:g} / cutoff {cutoff.tau:g}, lies beyond what a "
             "float can hold; measure values or reward in other units"
         )
-    smallest = limit.margin / limit.total  # the dearest participant's share
-    if not smallest * amount > 0:
+    if not cutoff.margin / cutoff.total * amount > 0:  # the highest-value participant's pay
         raise InvalidGame(
             f"an owner's pay lies below what a float can hold: values from "
-            f"{limit.cheapest:g} to {limit.dearest:g} are too far apart"
+            f"{cutoff.cheapest:g} to {cutoff.highest:g} are too far apart"
         )
-    solve = partial(_linear_profile, found, amount, total, units)
-    budgets_of = partial(_linear_budgets, limit, total)
+    solve = partial(_linear_profile, participants, amount, total, units)
+    budgets_of = partial(_linear_budgets, cutoff, total)
     return Equilibrium(
-        owners=found.owners,
-        count=limit.count,
+        owners=participants.owners,
+        count=cutoff.count,
         reward=amount,
         total_budget=total if units is None else float(solve().budgets.sum()),
-        threshold=limit.tau,
+        cutoff=cutoff.tau,
         method="linear, exact: Algorithm 2 without a sort",
-        cheapest=limit.cheapest if units is None else None,
+        cheapest=cutoff.cheapest if units is None else None,
         _solve=solve,
         _budgets_of=budgets_of if units is None else None,
         _certify=None if certify is None else partial(certify, amount, budgets_of),
-        _values=found.values if units is None else None,
-        _at=partial(_linear_at, found, units, certify),
+        _values=participants.values if units is None else None,
+        _at=partial(linear_equilibrium, participants, units=units, certify=certify),
     )
 
 
-def _linear_at(
-    found: Participants,
-    units: FloatArray | None,
-    certify: Callable[[float, Callable[[FloatArray], FloatArray]], float] | None,
-    reward: float,
-) -> Equilibrium:
-    return linear_equilibrium(found, reward=reward, units=units, certify=certify)
+def _linear_budgets(cutoff: CutoffRecord, total: float, values: FloatArray) -> FloatArray:
+    shares = _linear_shares(cutoff, np.minimum(values, cutoff.highest))
+    return np.where(values <= cutoff.top, total * shares, 0.0)
 
 
-def _linear_budgets(limit: Threshold, total: float, values: FloatArray) -> FloatArray:
-    shares = linear_shares(limit, np.minimum(values, limit.dearest))
-    return np.where(values <= limit.top, total * shares, 0.0)
-
-
-def linear_shares(limit: Threshold, values: FloatArray) -> FloatArray:
+def _linear_shares(cutoff: CutoffRecord, values: FloatArray) -> FloatArray:
     """Return s = (D + (K-1)(v_K - v)) / sum of v, in which nothing cancels, of participants."""
-    shares = limit.dearest - values
-    shares *= limit.count - 1
-    shares += limit.margin
-    shares /= limit.total
+    shares = cutoff.highest - values
+    shares *= cutoff.count - 1
+    shares += cutoff.margin
+    shares /= cutoff.total
     return shares
 
 
 def _linear_profile(
-    found: Participants, reward: float, total: float, units: FloatArray | None
+    participants: ParticipantSet, reward: float, total: float, units: FloatArray | None
 ) -> Profile:
-    kept = found.kept()
-    positions, who = labels(kept, found.sources)
-    shares = linear_shares(found.threshold, kept.values)
+    table = participants.table()
+    positions, who = labels(table, participants.sources)
+    shares = _linear_shares(participants.cutoff, table.values)
     budgets = total * shares
-    worst = max(
-        largest_linear_regret(kept.values, budgets, reward),
-        outsiders_regret(found.cheapest_outsider, total, reward),
-    )
-    check(worst, reward, found.threshold.count)
+    # The cheapest outsider would gain most by entering.
+    root = math.sqrt(reward) - math.sqrt(participants.cheapest_outsider) * math.sqrt(total)
+    worst = max(largest_linear_regret(table.values, budgets, reward), max(0.0, root) ** 2)
+    check_regret(worst, reward, participants.cutoff.count)
     return Profile(
         participants=positions,
         budgets=budgets if units is None else budgets / units[positions],
@@ -243,34 +234,23 @@ def _linear_profile(
     )
 
 
-def outsiders_regret(cheapest: float, total: float, reward: float) -> float:
-    """Return what the cheapest outsider, who would gain most by entering, would gain if at all."""
-    return max(0.0, math.sqrt(reward) - math.sqrt(cheapest) * math.sqrt(total)) ** 2
-
-
-def labels(kept: Kept, sources: dict[str, int]) -> tuple[IntArray, list[Any] | None]:
-    """Return positions in the order of reading, and what else the owners are known by."""
-    rows, numbers = row_of(kept.places), source_of(kept.places)
-    names: npt.NDArray[Any] | None = kept.names
+def labels(table: OwnerTable, sources: dict[str, int]) -> tuple[IntArray, list[Any] | None]:
+    """Return positions in the order of reading, and names, or sources and rows, if there are."""
+    names = None if table.names is None else table.names.tolist()
     if len(sources) <= 1:
-        return kept.places, None if names is None else names.tolist()
-    starts = np.cumsum([0, *sources.values()])
-    if names is not None:
-        return rows + starts[numbers], names.tolist()
-    called = list(sources)
-    where = zip(numbers.tolist(), rows.tolist(), strict=True)
-    return rows + starts[numbers], [(called[number], row) for number, row in where]
+        return table.places, names
+    numbers, rows = source_and_row(table.places)
+    positions = rows + np.cumsum([0, *sources.values()])[numbers]
+    if names is None:
+        titles = list(sources)
+        names = [(titles[n], row) for n, row in zip(numbers.tolist(), rows.tolist(), strict=True)]
+    return positions, names
 
 
-def given(profile: Profile) -> Profile:
-    """Return a profile that was found already."""
-    return profile
-
-
-def check(regret: float, reward: float, participants: int) -> None:
+def check_regret(regret: float, reward: float, participants: int) -> None:
     """Let no profile pass without its certificate."""
     if not regret <= tolerance(reward, participants):
         raise NoEquilibrium(
-            f"the profile found is no equilibrium: an owner would gain {regret:.3g} by deviating, "
+            f"this profile is not an equilibrium: an owner would gain {regret:.3g} by deviating, "
             f"more than {tolerance(reward, participants):.3g}; is the cost convex throughout?"
         )

@@ -1,7 +1,7 @@
 """The training that a task asks for, and the noise that budgets leave in it.
 
-A step with owner i's answer carries noise of squared norm d eta^2 sigma_i^2 = a_i / r_i, where
-a_i = 2 d eta^2 T L^2 / m_i^2. Call y_i = r_i / a_i the precision of its answers.
+A step with owner i's update carries noise of squared norm d eta^2 sigma_i^2 = a_i / r_i, where
+a_i = 2 d eta^2 T L^2 / m_i^2. Call y_i = r_i / a_i the precision of its updates.
 """
 
 from __future__ import annotations
@@ -32,24 +32,18 @@ class Training:
     iterations: int
     """T, the number of rounds."""
     samples: float | FloatArray
-    """m, the records that each answer is the mean of: one number, or one for each owner."""
+    """m, the records that each update is the mean of: one number, or one for each owner."""
     clip: float = 1.0
     """L, the norm that each record's gradient is clipped to."""
 
     def __post_init__(self) -> None:
-        """Check every number once."""
-
-        def keep(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        keep("dimension", whole_number("dimension", self.dimension, at_least=1))
-        keep("step_size", number("step_size", self.step_size, above=0))
-        keep("iterations", whole_number("iterations", self.iterations, at_least=1))
-        keep("clip", number("clip", self.clip, above=0))
-        if isinstance(self.samples, numbers.Real):
-            keep("samples", number("samples", self.samples, above=0))
-        else:
-            keep("samples", positive("samples", self.samples))
+        single = isinstance(self.samples, numbers.Real)
+        for name in ("dimension", "iterations"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), at_least=1))
+        for name in ("step_size", "clip", *(["samples"] if single else [])):
+            object.__setattr__(self, name, number(name, getattr(self, name), above=0))
+        if not single:
+            object.__setattr__(self, "samples", positive("samples", self.samples))
         with np.errstate(all="ignore"):
             factors = np.atleast_1d(np.asarray(self.noise_factor))
         wrong = factors[~((factors > 1e-290) & (factors < 1e290))]

@@ -104,14 +104,14 @@ class CanarySubject:
     owner: CanaryOwner
     clip: float
     add_noise: AddNoise
-    """Return the answers of one run from its means."""
+    """Return the updates of one run from its means."""
 
     def expected(self, sign: int, /) -> FloatArray:
-        """Return the noiseless answers that the claim implies."""
+        """Return the noiseless updates that the claim implies."""
         return self.owner.expected(sign)
 
-    def answers(self, sign: int, /) -> FloatArray:
-        """Return the noisy answers of one fresh run."""
+    def updates(self, sign: int, /) -> FloatArray:
+        """Return the noisy updates of one fresh run."""
         return self.add_noise(self.owner.means(sign, clip=self.clip))
 
 
@@ -160,5 +160,5 @@ def _noise(claim: Claim, mechanism: Mechanism, seed: int) -> AddNoise:
 
 
 def _released(noise: Noise, means: FloatArray) -> FloatArray:
-    answers = [noise.release(mean[None], _ONLY, number)[0] for number, mean in enumerate(means)]
-    return np.stack(answers)
+    updates = [noise.release(mean[None], _ONLY, number)[0] for number, mean in enumerate(means)]
+    return np.stack(updates)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import CannotWrite, InvalidFile
-from fedbourse.learning.rounds import Round, Run
+from fedbourse.learning.rounds import RoundResult, Run
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Checkpoint:
     def __init__(self, file: Path, recipe: Mapping[str, object], *, every: int = 1) -> None:
         """Keep a run of this recipe (whatever decides its result) every so many rounds.
 
-        Devices keep only their last answer, so a run with real ones must be kept every round; a
+        Devices keep only their last update, so a run with real ones must be kept every round; a
         simulation can be repeated from anywhere.
         """
         self._file = file
@@ -37,12 +37,12 @@ class Checkpoint:
             # NumPy leaves a file open that is no archive; this closes it whatever happens.
             with self._file.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 recipe = str(stored["recipe"])
-                rounds = tuple(Round(**row) for row in json.loads(str(stored["rounds"])))
-                run = Run(stored["parameters"], stored["answered"], rounds)
+                rounds = tuple(RoundResult(**row) for row in json.loads(str(stored["rounds"])))
+                run = Run(stored["parameters"], stored["delivered"], rounds)
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged archive fails in every way that there is
-            raise InvalidFile(f"{self._file} is no checkpoint, or is damaged: {error}") from None
+            raise InvalidFile(f"{self._file} is not a checkpoint, or is damaged: {error}") from None
         if recipe != self._recipe:
             raise InvalidFile(
                 f"{self._file} holds another training, {recipe}; move it away to start "
@@ -62,7 +62,7 @@ class Checkpoint:
                     recipe=self._recipe,
                     rounds=json.dumps([asdict(row) for row in run.rounds]),
                     parameters=run.parameters,
-                    answered=run.answered,
+                    delivered=run.delivered,
                 )
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Records by name: flights, scikit-learn's classics, made-up data of known truth, or a file."""
+"""Records by name: flights, scikit-learn's classics, simulated data of known truth, or a file."""
 
 from __future__ import annotations
 

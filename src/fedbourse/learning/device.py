@@ -1,7 +1,7 @@
-"""One device and one task: a question goes in, and an answer that may be sent comes out.
+"""One device and one task: a round request goes in, and an update that may be sent comes out.
 
-Whatever carries the questions (the market's service, a Flower federation, a test), clip, noise and
-spend lie here, and nothing about them is taken from whoever asks.
+Whatever carries the requests (the market's service, a Flower federation, a test), clip, noise and
+spend lie here, and nothing about them is taken from the requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedbourse.errors import InvalidInput, Refused
-from fedbourse.privacy.filter import Question
+from fedbourse.privacy.filter import RoundRequest
 from fedbourse.privacy.noise import ExactNoise
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Device:
-    """Answers the questions of one task from one owner's records, and never beyond its terms."""
+    """Computes the updates of one task from one owner's records, never beyond its terms."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Device:
     ) -> None:
         """Guard a task that the filter has agreed to.
 
-        ``records`` is called for the first question that is not refused, and never before; whatever
-        it returns, the question is answered. ``noise`` is exact where it is not given; of noise for
-        many owners, this device's is the one at ``seat``. ``form`` is how answers are spelled.
+        ``records`` is called for the first request that is not refused, and never before; whatever
+        it returns, an update is sent. ``noise`` is exact by default; of noise for many owners, this
+        device's is the one at ``seat``. ``form`` is how updates are encoded.
         """
         if terms.dimension != model.dimension:
             raise InvalidInput(
@@ -56,39 +56,39 @@ class Device:
         self._own: DeviceRecords | None = None
         self._form = {"float64": "<f8", "float32": "<f4"}[form]
 
-    def answer(self, *, terms: str, round: int, parameters: bytes) -> bytes:
-        """Return the answer to a question, as little-endian numbers: charged, drawn and stored.
+    def update(self, *, terms: str, round: int, parameters: bytes) -> bytes:
+        """Return the update of a round, as little-endian numbers: charged, drawn and stored.
 
-        ``terms`` is the digest of what the asker thinks was agreed. A question that was answered
-        before gets the same answer. A refusal costs nothing, and no record has been read for it:
-        from then on nothing is refused, as that would tell something about the records.
+        ``terms`` is the digest of what the requester thinks was agreed. A repeated request gets the
+        same update. A refusal costs nothing, and no record has been read for it: from then on
+        nothing is refused, as that would tell something about the records.
         """
         model = self._checked(parameters)
-        question = Question(
+        round_request = RoundRequest(
             self.terms.task, terms, round, hashlib.sha256(bytes(parameters)).hexdigest()
         )
         cost = float(self._noise.costs[self._seat])
-        kept = self._guard.check(question, cost=cost)
-        if kept is not None:
-            return kept
+        stored = self._guard.check(round_request, cost=cost)
+        if stored is not None:
+            return stored
         # Before the charge: a file that is gone should cost nothing.
         own = self._records().federation
         mean = self._model.clipped_means(model, own, clip=self.terms.clip)
 
         def draw() -> bytes:
-            drawn = self._noise.release(mean, np.array([self._seat]), round)
-            return drawn.astype(self._form).tobytes()
+            update = self._noise.release(mean, np.array([self._seat]), round)
+            return update.astype(self._form).tobytes()
 
-        return self._guard.answer(question, draw, cost=cost)
+        return self._guard.update(round_request, draw, cost=cost)
 
     def _checked(self, parameters: bytes) -> FloatArray:
-        """Refuse what is no model of this task."""
+        """Refuse what is not a model of this task."""
         size = 8 * self.terms.dimension
         if not isinstance(parameters, bytes) or len(parameters) != size:
-            found = len(parameters) if isinstance(parameters, bytes) else type(parameters).__name__
+            length = len(parameters) if isinstance(parameters, bytes) else type(parameters).__name__
             raise Refused(
                 "no-model",
-                f"a model is {self.terms.dimension} doubles, {size} bytes; found {found}",
+                f"a model is {self.terms.dimension} doubles, {size} bytes; found {length}",
             )
         model: FloatArray = np.frombuffer(parameters, dtype="<f8").astype(np.float64)
         if not np.isfinite(model).all():

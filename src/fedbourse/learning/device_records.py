@@ -66,7 +66,6 @@ class DeviceRecords:
         return cls(records, np.ones(len(records), dtype=bool), len(records))
 
     def __len__(self) -> int:
-        """Return how many records there are; empty rows do not count."""
         return int(np.count_nonzero(self.fits))
 
     @cached_property

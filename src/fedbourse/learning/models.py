@@ -15,6 +15,7 @@ import numpy as np
 
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.learning.records import row_norms, row_products, whole_products
+from fedbourse.registry import Choice, Registry
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -67,9 +68,13 @@ class Layer(NamedTuple):
 
 
 class _Layered(ABC):
-    """Clipped means for models that are made of layers."""
+    """A model made of layers, which starts from zero."""
 
     dimension: int
+
+    def start(self, *, seed: int) -> FloatArray:
+        """Return the parameters of round 0."""
+        return np.zeros(self.dimension)
 
     @abstractmethod
     def layers(
@@ -111,7 +116,7 @@ class _Layered(ABC):
             row += len(block)
             start = 0
             for layer in layers:
-                part = _weighted_sum(layer, factors).ravel()
+                part = ((factors * layer.deltas.T) @ layer.inputs).ravel()
                 total[start : start + len(part)] += part
                 start += len(part)
         return total
@@ -120,8 +125,8 @@ class _Layered(ABC):
 def clipped(layers: list[Layer], clip: float) -> tuple[list[Layer], FloatArray]:
     """Return the layers, and what multiplies each record's gradient so that none exceeds ``clip``.
 
-    A record whose gradient is not finite counts as 0: were the answer refused instead, or not a
-    number, the refusal would tell something about that record.
+    A record whose gradient is not finite counts as 0: were the update refused instead, or not a
+    number, that would tell something about the record.
     """
     sizes = [row_norms(layer.deltas) for layer in layers]
     parts = (size * layer.input_norms for size, layer in zip(sizes, layers, strict=True))
@@ -148,31 +153,19 @@ def clip_factors(norms: FloatArray, sizes: list[FloatArray], clip: float) -> Flo
 
 
 def _only(layer: Layer, rows: BoolArray) -> Layer:
-    deltas = layer.deltas if layer.deltas.ndim == 2 else layer.deltas[:, None]
-    kept = np.where(rows[:, None], deltas, 0.0).reshape(layer.deltas.shape)
-    inputs = np.where(rows[:, None], layer.inputs, 0.0)
-    return Layer(kept, inputs, np.where(rows, layer.input_norms, 0.0))
-
-
-def _weighted_sum(layer: Layer, factors: FloatArray) -> FloatArray:
-    """Return the sum of the records' gradients, each times its factor."""
-    if layer.deltas.ndim == 1:
-        total: FloatArray = (factors * layer.deltas) @ layer.inputs
-    else:
-        total = (factors[:, None] * layer.deltas).T @ layer.inputs
-    return total
+    """Set all rows but these to zero."""
+    return Layer(
+        *(np.where(rows if part.ndim == 1 else rows[:, None], part, 0.0) for part in layer)
+    )
 
 
 class Logistic(_Layered):
     """Logistic regression for two classes."""
 
-    def __init__(self, features: int) -> None:
-        """Take the number of features, the constant one included."""
+    def __init__(self, features: int, classes: int = 2) -> None:
+        if classes != 2:
+            raise InvalidData(f"logistic takes two classes; found {classes or 'numbers'}")
         self.dimension = whole_number("features", features, at_least=1)
-
-    def start(self, *, seed: int) -> FloatArray:
-        """Start from zero."""
-        return np.zeros(self.dimension)
 
     def layers(
         self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
@@ -199,15 +192,10 @@ class LeastSquares(_Layered):
     """Linear regression; two classes are regressed on as -1 and 1."""
 
     def __init__(self, features: int, classes: int = 0) -> None:
-        """Take the number of features, and 0 (labels are numbers) or 2 classes."""
         if classes not in (0, 2):
             raise InvalidData(f"least-squares takes numbers or two classes; found {classes}")
         self.dimension = whole_number("features", features, at_least=1)
         self._classes = classes
-
-    def start(self, *, seed: int) -> FloatArray:
-        """Start from zero."""
-        return np.zeros(self.dimension)
 
     def layers(
         self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
@@ -232,47 +220,52 @@ class LeastSquares(_Layered):
         return 2.0 * records.labels - 1.0 if self._classes else records.labels
 
 
-class Softmax(_Layered):
+class _Classifier(_Layered):
+    """A layered model that gives each class a score."""
+
+    @abstractmethod
+    def scores(self, parameters: FloatArray, records: Records) -> FloatArray:
+        """Return the score of each class, a row a record."""
+
+    def loss(self, parameters: FloatArray, records: Records) -> float:
+        """Return the mean cross-entropy."""
+        from scipy.special import log_softmax
+
+        logs = log_softmax(self.scores(parameters, records), axis=1)
+        return float(-np.mean(logs[np.arange(len(logs)), records.labels.astype(np.int64)]))
+
+    def accuracy(self, parameters: FloatArray, records: Records) -> float:
+        """Return the part of records predicted right."""
+        return float(np.mean(self.scores(parameters, records).argmax(axis=1) == records.labels))
+
+
+class Softmax(_Classifier):
     """Logistic regression for any number of classes."""
 
     def __init__(self, features: int, classes: int) -> None:
-        """Take the number of features, the constant one included, and of classes."""
-        self._features = whole_number("features", features, at_least=1)
-        self._classes = whole_number("classes", classes, at_least=2)
-        self.dimension = self._features * self._classes
-
-    def start(self, *, seed: int) -> FloatArray:
-        """Start from zero."""
-        return np.zeros(self.dimension)
+        self._shape = _class_count(classes), whole_number("features", features, at_least=1)
+        self.dimension = self._shape[0] * self._shape[1]
 
     def layers(
         self, parameters: FloatArray, records: Records, multiply: Multiply = row_products
     ) -> list[Layer]:
         """Return the one layer: predicted probabilities less the true class."""
-        deltas = _class_deltas(self._scores(parameters, records, multiply), records)
+        deltas = _class_deltas(self.scores(parameters, records, multiply), records)
         return [Layer(deltas, records.features, records.norms)]
 
-    def loss(self, parameters: FloatArray, records: Records) -> float:
-        """Return the mean cross-entropy."""
-        return _class_loss(self._scores(parameters, records), records)
-
-    def accuracy(self, parameters: FloatArray, records: Records) -> float:
-        """Return the part of records predicted right."""
-        return _class_accuracy(self._scores(parameters, records), records)
-
-    def _scores(
+    def scores(
         self, parameters: FloatArray, records: Records, multiply: Multiply = whole_products
     ) -> FloatArray:
-        return multiply(records.features, parameters.reshape(self._classes, self._features))
+        """Return the score of each class, a row a record."""
+        return multiply(records.features, parameters.reshape(self._shape))
 
 
-class OneHiddenLayer(_Layered):
+class OneHiddenLayer(_Classifier):
     """A network with one hidden layer of tanh units and a softmax."""
 
     def __init__(self, features: int, classes: int, units: int) -> None:
-        """Take the number of features, the constant one included, of classes and hidden units."""
         self._features = whole_number("features", features, at_least=1)
-        self._classes = whole_number("classes", classes, at_least=2)
+        self._classes = _class_count(classes)
         self._units = whole_number("units", units, at_least=1)
         self._split = self._units * self._features
         self.dimension = self._split + self._classes * (self._units + 1)
@@ -296,16 +289,12 @@ class OneHiddenLayer(_Layered):
             Layer(last, hidden, row_norms(hidden)),
         ]
 
-    def loss(self, parameters: FloatArray, records: Records) -> float:
-        """Return the mean cross-entropy."""
-        return _class_loss(self._forward(parameters, records)[1], records)
-
-    def accuracy(self, parameters: FloatArray, records: Records) -> float:
-        """Return the part of records predicted right."""
-        return _class_accuracy(self._forward(parameters, records)[1], records)
+    def scores(self, parameters: FloatArray, records: Records) -> FloatArray:
+        """Return the score of each class, a row a record."""
+        return self._forward(parameters, records, whole_products)[1]
 
     def _forward(
-        self, parameters: FloatArray, records: Records, multiply: Multiply = whole_products
+        self, parameters: FloatArray, records: Records, multiply: Multiply
     ) -> tuple[FloatArray, FloatArray]:
         first = parameters[: self._split].reshape(self._units, self._features)
         hidden = np.ones((len(records), self._units + 1))
@@ -313,29 +302,14 @@ class OneHiddenLayer(_Layered):
         return hidden, multiply(hidden, parameters[self._split :].reshape(self._classes, -1))
 
 
-def model_named(name: str, *, features: int, classes: int) -> Model:
-    """Return the model ``logistic``, ``least-squares``, ``softmax`` or ``hidden:UNITS``."""
-    kind, _, units = name.partition(":")
-    if kind in ("softmax", "hidden") and classes < 2:
-        raise InvalidData(f"{kind} needs labels that are classes; found numbers")
-    if kind == "logistic" and classes != 2:
-        raise InvalidData(f"logistic takes two classes; found {classes or 'numbers'}")
-    if not units:
-        if kind == "logistic":
-            return Logistic(features)
-        if kind == "least-squares":
-            return LeastSquares(features, classes)
-        if kind == "softmax":
-            return Softmax(features, classes)
-    elif kind == "hidden" and units.isdecimal() and len(units) <= 7:
-        return OneHiddenLayer(features, classes, int(number("units", int(units), at_most=1e6)))
-    raise InvalidInput(f"model must be one of {', '.join(MODELS)}; found {name!r:.60}")
-
-
-MODELS = ("logistic", "least-squares", "softmax", "hidden:UNITS")
+def _class_count(classes: int) -> int:
+    if not classes:
+        raise InvalidData("softmax and hidden need labels that are classes; found numbers")
+    return whole_number("classes", classes, at_least=2, error=InvalidData)
 
 
 def _class_deltas(scores: FloatArray, records: Records) -> FloatArray:
+    """Return the predicted probabilities less the true class."""
     from scipy.special import log_softmax
 
     deltas = np.exp(log_softmax(scores, axis=1))
@@ -343,12 +317,25 @@ def _class_deltas(scores: FloatArray, records: Records) -> FloatArray:
     return deltas
 
 
-def _class_loss(scores: FloatArray, records: Records) -> float:
-    from scipy.special import log_softmax
+MODELS: Registry[type] = Registry(
+    "model",
+    Choice("logistic", "logistic: two classes", "logistic regression", Logistic),
+    Choice("least-squares", "least squares: numbers", "linear regression", LeastSquares),
+    Choice("softmax", "softmax: several classes", "logistic regression of classes", Softmax),
+    Choice("hidden", "one hidden layer", "tanh units, then softmax", OneHiddenLayer, "UNITS"),
+)
+"""What devices train, by name. No package adds to it: a device would run a stranger's code."""
 
-    logs = log_softmax(scores, axis=1)
-    return float(-np.mean(logs[np.arange(len(logs)), records.labels.astype(np.int64)]))
 
-
-def _class_accuracy(scores: FloatArray, records: Records) -> float:
-    return float(np.mean(scores.argmax(axis=1) == records.labels))
+def model_named(name: str, *, features: int, classes: int) -> Model:
+    """Return the model ``logistic``, ``least-squares``, ``softmax`` or ``hidden:UNITS``."""
+    kind, _, units = name.partition(":")
+    if kind == "hidden" and units.isdecimal() and len(units) <= 7:
+        return OneHiddenLayer(features, classes, int(number("units", int(units), at_most=1e6)))
+    if kind in MODELS and kind != "hidden" and not units:
+        model: Model = MODELS[kind](features, classes)
+        return model
+    raise InvalidInput(
+        f"model must be one of {', '.join(each.usage for each in MODELS.choices)}; "
+        f"found {name!r:.60}"
+    )

@@ -37,7 +37,6 @@ class Federation:
     simulated: they hold as many as was agreed."""
 
     def __post_init__(self) -> None:
-        """Check that the offsets cut the records into one part, not empty, for each owner."""
         offsets = np.asarray(self.offsets)
         if (
             offsets.ndim != 1
@@ -158,10 +157,10 @@ def _skewed(
     parts = []
     for _ in range(owners):
         mix = rng.dirichlet(np.full(pool.classes, alpha))
-        given = np.minimum(rng.multinomial(samples, mix), left)
-        given += rng.multivariate_hypergeometric(left - given, samples - int(given.sum()))
-        parts += [by_class[a : a + k] for a, k in zip(start, given, strict=True)]
-        start, left = start + given, left - given
+        counts = np.minimum(rng.multinomial(samples, mix), left)
+        counts += rng.multivariate_hypergeometric(left - counts, samples - int(counts.sum()))
+        parts += [by_class[a : a + k] for a, k in zip(start, counts, strict=True)]
+        start, left = start + counts, left - counts
     return np.concatenate(parts)
 
 

@@ -1,6 +1,6 @@
 """The queries that a task may ask owners, and why there is only one.
 
-Noise is sized for an answer that moves by at most 2L/m when one record is exchanged. That holds for
+Noise is sized for an update that moves by at most 2L/m when one record is exchanged. That holds for
 the mean of m gradients, each clipped to norm L, at one and the same model (Algorithm 1).
 """
 
@@ -13,12 +13,12 @@ from fedbourse.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Query:
-    """A question that devices know how to answer."""
+    """A computation that devices know how to do."""
 
     name: str
     asks: str
     sensitivity: str
-    """How far one record can move the answer, in words."""
+    """How far one record can move the update, in words."""
 
 
 QUERIES = {
@@ -32,7 +32,7 @@ QUERIES = {
 _REFUSED = {
     "local-steps": (
         "after the first of several local steps one record moves the model that all other records' "
-        "gradients are taken at, so the answer may move by far more than 2L/m"
+        "gradients are taken at, so the update may move by far more than 2L/m"
     ),
     "minibatch": (
         "a mean over b < m records moves by 2L/b; the gain from hiding which records were drawn "

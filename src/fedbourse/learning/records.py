@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fedbourse.errors import InvalidData
-from fedbourse.game.spans import cores
+from fedbourse.game.array_spans import cores
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ class Pool(Protocol):
         """The label of every record."""
         ...
 
-    def __len__(self) -> int:
-        """Return the number of records."""
-        ...
+    def __len__(self) -> int: ...
 
     def take(self, rows: IntArray) -> Records:
         """Return the records at ``rows``, in that order."""
@@ -59,7 +57,6 @@ class Records:
     classes: int
 
     def __post_init__(self) -> None:
-        """Check everything once, so that training need not."""
         features = matrix("features", self.features)
         labels = numeric("labels", self.labels)
         classes = whole_number("classes", self.classes, at_least=0, error=InvalidData)
@@ -83,7 +80,6 @@ class Records:
         object.__setattr__(self, "classes", classes)
 
     def __len__(self) -> int:
-        """Return the number of records."""
         return len(self.labels)
 
     @cached_property
@@ -116,7 +112,6 @@ class Scaling:
     scale: FloatArray
 
     def __post_init__(self) -> None:
-        """Check that there is one finite shift and one finite scale above 0 for each column."""
         shift, scale = numeric("shift", self.shift), numeric("scale", self.scale)
         if shift.ndim != 1 or shift.shape != scale.shape:
             raise InvalidData(
@@ -216,8 +211,9 @@ def matrix(name: str, data: object) -> FloatArray:
     finite = np.isfinite(array)
     if not finite.all():
         row, column = np.unravel_index(int(np.argmin(finite)), array.shape)
-        found = array[row, column]
-        raise InvalidData(f"{name}[{row}, {column}] must be a finite number; found {found}")
+        raise InvalidData(
+            f"{name}[{row}, {column}] must be a finite number; found {array[row, column]}"
+        )
     return array
 
 

@@ -1,19 +1,18 @@
 """Algorithm 1: the buyer's side of training, round by round.
 
-The model takes one step a round along the weighted mean of the answers that came. Weights are
-``equal`` (the paper's plain mean) or ``precision`` (by 1/sigma^2: the least noise that answers
-allow, but those who sell privacy cheaply count for more). Either way they sum to 1 over the answers
-received. Loss and accuracy come from the buyer's own records; owners never report any.
+The model takes one step a round along the weighted mean of the updates that came
+(``aggregation``). Loss and accuracy come from the buyer's own records; owners never report any.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidFile, InvalidInput
+from fedbourse.learning.aggregation import AGGREGATIONS, aggregate
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -21,20 +20,17 @@ if TYPE_CHECKING:
 
     from fedbourse.game.columns import FloatArray, IntArray
     from fedbourse.learning.checkpoint import Checkpoint
-    from fedbourse.learning.engines.engine import Answers, Engine
+    from fedbourse.learning.engines.engine import Engine, Updates
     from fedbourse.learning.models import Model
     from fedbourse.learning.records import Records
 
-Weights = Literal["equal", "precision"]
-WEIGHTS: tuple[Weights, ...] = ("equal", "precision")
-
 
 @dataclass(frozen=True)
-class Round:
-    """What the buyer saw of one round, after its step."""
+class RoundResult:
+    """The buyer's evaluation of the model after one round."""
 
     number: int
-    answers: int
+    updates: int
     loss: float
     accuracy: float
 
@@ -44,9 +40,9 @@ class Run:
     """A training run, finished or as far as it got."""
 
     parameters: FloatArray
-    answered: IntArray
-    """The rounds that each owner answered."""
-    rounds: tuple[Round, ...]
+    delivered: IntArray
+    """The number of rounds in which each owner sent an update."""
+    rounds: tuple[RoundResult, ...]
 
     @property
     def accuracy(self) -> float:
@@ -61,20 +57,19 @@ def train(
     *,
     step_size: float,
     rounds: int,
-    weights: Weights = "equal",
+    aggregation: str = "equal",
     seed: int = 0,
     checkpoint: Checkpoint | None = None,
-    on_round: Callable[[Round, Answers], None] | None = None,
+    on_round: Callable[[RoundResult, Updates], None] | None = None,
 ) -> Run:
     """Train for a number of rounds; with a checkpoint, go on exactly where the last run stopped.
 
-    ``seed`` starts the model; the noise is the engine's. A round without an answer leaves the model
-    as it is. ``on_round`` hears of each round, and who answered it.
+    ``seed`` starts the model; the noise is the engine's. A round without an update leaves the
+    model as it is. ``on_round`` is called with each round and its updates.
     """
     step_size = number("step_size", step_size, above=0)
     rounds = whole_number("rounds", rounds, at_least=1)
-    if weights not in WEIGHTS:
-        raise InvalidInput(f"weights must be one of {', '.join(WEIGHTS)}; found {weights!r:.60}")
+    AGGREGATIONS.choose(aggregation)
     run = checkpoint.load() if checkpoint is not None else None
     if run is None:
         owners = len(engine.scales)
@@ -85,16 +80,19 @@ def train(
             f"this training has {rounds} rounds of {model.dimension}"
         )
     for k in range(len(run.rounds), rounds):
-        answers = engine.ask(k, run.parameters)
-        parameters = run.parameters - step_size * weighted_mean(answers, engine.scales, weights)
-        answered = run.answered.copy()
-        answered[answers.owners] += 1
-        seen = evaluate_round(
-            k, model, parameters, validation, answers=len(answers.owners), step_size=step_size
+        updates = engine.ask(k, run.parameters)
+        scales = engine.scales[updates.owners]
+        step = aggregate([updates.vectors], scales, aggregation, dimension=model.dimension).mean
+        parameters = run.parameters - step_size * step
+        delivered = run.delivered.copy()
+        delivered[updates.owners] += 1
+        result = evaluate_round(
+            k, model, parameters, validation, updates=len(updates.owners), step_size=step_size
         )
-        run = Run(parameters, answered, (*run.rounds, seen))
+        run = Run(parameters, delivered, (*run.rounds, result))
         if on_round is not None:
-            on_round(seen, answers)  # before the checkpoint: what it does is done twice, not never
+            # Before the checkpoint: what it does may be done twice, but is never left out.
+            on_round(result, updates)
         if checkpoint is not None:
             checkpoint.save(run, last=k == rounds - 1)
     return run
@@ -106,10 +104,10 @@ def evaluate_round(
     parameters: FloatArray,
     validation: Records,
     *,
-    answers: int,
+    updates: int,
     step_size: float,
-) -> Round:
-    """Return what the buyer sees of the model after a round, or refuse one that has diverged."""
+) -> RoundResult:
+    """Evaluate the model after a round, or refuse one that has diverged."""
     with np.errstate(all="ignore"):  # a model that has diverged is told of below
         loss = model.loss(parameters, validation)
         accuracy = model.accuracy(parameters, validation)
@@ -118,18 +116,4 @@ def evaluate_round(
             f"training diverged in round {number}: the model or its loss is no longer finite; "
             f"choose a smaller step_size than {step_size:g}, or a larger reward"
         )
-    return Round(number=number, answers=answers, loss=loss, accuracy=accuracy)
-
-
-def weighted_mean(answers: Answers, scales: FloatArray, weights: Weights) -> FloatArray:
-    """Return the mean of the answers received, the weights summing to 1 over them."""
-    if not len(answers.owners):
-        return np.zeros(answers.vectors.shape[1])
-    if weights == "equal":
-        mean: FloatArray = answers.vectors.mean(axis=0)
-        return mean
-    # Relative to the least noise, so that no square overflows.
-    relative = scales[answers.owners] / scales[answers.owners].min()
-    precisions: FloatArray = relative**-2.0
-    weighted: FloatArray = precisions @ answers.vectors / precisions.sum()
-    return weighted
+    return RoundResult(number=number, updates=updates, loss=loss, accuracy=accuracy)

@@ -88,12 +88,12 @@ class TorchModel:
             for start in range(0, len(records), self._at_once):
                 rows_now = slice(start, start + self._at_once)
                 features, labels = self._tensors(records, rows_now)
-                found = each(named, features, labels)
-                rows = torch.cat([g.reshape(len(labels), -1) for g in found.values()], dim=1)
+                parts = each(named, features, labels).values()
+                rows = torch.cat([part.reshape(len(labels), -1) for part in parts], dim=1)
                 gradients: FloatArray = rows.numpy()
                 with np.errstate(all="ignore"):
                     norms = row_norms(gradients)
-                # One record without a finite gradient must not spoil the answer of all others.
+                # One record without a finite gradient must not spoil the update of all others.
                 finite = np.isfinite(norms)
                 if fits is not None:
                     finite &= fits[rows_now]

@@ -18,23 +18,22 @@ OUTSIDE = "outside"
 
 @dataclass(frozen=True)
 class Transfer:
-    """One line of the book."""
+    """One entry of the book."""
 
     id: str
     """Made by the caller: posting the same transfer twice has one effect."""
-    source: str
-    target: str
+    debit: str
+    credit: str
     amount: MicroCredits
     memo: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what is no transfer at all."""
-        for name in ("id", "source", "target"):
+        for name in ("id", "debit", "credit"):
             text = getattr(self, name)
             if not isinstance(text, str) or not text:
                 raise InvalidTransfer(f"a transfer's {name} must be a name; found {text!r:.60}")
-        if self.source == self.target:
-            raise InvalidTransfer(f"a transfer needs two accounts; found {self.source!r:.60} twice")
+        if self.debit == self.credit:
+            raise InvalidTransfer(f"a transfer needs two accounts; found {self.debit!r:.60} twice")
         if isinstance(self.amount, bool) or not isinstance(self.amount, int) or self.amount <= 0:
             raise InvalidTransfer(
                 f"an amount must be a whole number of micro-credits above 0; found {self.amount!r}"
@@ -45,30 +44,29 @@ class Book:
     """All transfers so far, and what they leave in each account."""
 
     def __init__(self, transfers: Iterable[Transfer] = ()) -> None:
-        """Start empty, or from the transfers of another book."""
         self._transfers: dict[str, Transfer] = {}
         self._balances: defaultdict[str, int] = defaultdict(int)
         for transfer in transfers:
             self.post(transfer)
 
     def post(self, transfer: Transfer) -> None:
-        """Append a transfer; one that would overdraw its source is refused and leaves no trace."""
-        known = self._transfers.get(transfer.id)
-        if known == transfer:
+        """Append a transfer; one that would overdraw its debit account is refused."""
+        posted = self._transfers.get(transfer.id)
+        if posted == transfer:
             return
-        if known is not None:
+        if posted is not None:
             raise InvalidTransfer(
-                f"transfer {transfer.id!r} was posted before with other content: {known}"
+                f"transfer {transfer.id!r} was posted before with other content: {posted}"
             )
-        balance = self._balances[transfer.source]
-        if transfer.source != OUTSIDE and balance < transfer.amount:
+        balance = self._balances[transfer.debit]
+        if transfer.debit != OUTSIDE and balance < transfer.amount:
             raise InvalidTransfer(
-                f"account {transfer.source!r} holds {credits_text(balance)} credits, less than "
+                f"account {transfer.debit!r} holds {credits_text(balance)} credits, less than "
                 f"the {credits_text(transfer.amount)} to move"
             )
         self._transfers[transfer.id] = transfer
-        self._balances[transfer.source] -= transfer.amount
-        self._balances[transfer.target] += transfer.amount
+        self._balances[transfer.debit] -= transfer.amount
+        self._balances[transfer.credit] += transfer.amount
 
     def balance(self, account: str) -> MicroCredits:
         """Return what an account holds."""

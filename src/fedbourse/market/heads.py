@@ -15,7 +15,7 @@ from fedbourse.market.service import show
 if TYPE_CHECKING:
     from fedbourse.market.log import Event
     from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
 
 MARKET_LOG = "market"
 
@@ -31,20 +31,20 @@ class Head:
     """Of its last link; empty where there is none yet."""
 
 
-def head_of_task(unit: Unit, caller: Caller | None, task_id: str) -> Head:
+def head_of_task(tx: Transaction, caller: Caller | None, task_id: str) -> Head:
     """Return where a task's log ends, to somebody who may see the task."""
-    task = show(unit.task(task_id), caller)
+    task = show(tx.task(task_id), caller)
     return Head(task.id, task.last_sequence + 1, task.last_hash)
 
 
-def head_of_market(unit: Unit) -> Head:
+def head_of_market(tx: Transaction) -> Head:
     """Return where the chain of openings ends."""
-    return _head_after(unit.last_opening())
+    return _head_after(tx.last_opening())
 
 
-def next_opening(unit: Unit) -> dict[str, Any]:
+def next_opening(tx: Transaction) -> dict[str, Any]:
     """Return what the event that opens a task says of its place; nobody else can take it."""
-    last = _head_after(unit.last_opening(lock=True))
+    last = _head_after(tx.last_opening(lock=True))
     return {"opening": last.length, "previous_opening": last.hash}
 
 

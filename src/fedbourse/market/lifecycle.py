@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from fedbourse.errors import Conflict, NotAllowed
-from fedbourse.market.task import State
+from fedbourse.market.records import State
 
 Role = Literal["buyer", "operator", "owner", "market"]
 """Owners act through their devices, and may withdraw with a token as well; the market acts by
-itself (see ``clock``)."""
+itself (see ``scheduler``)."""
 
 
 class Command(StrEnum):
@@ -20,13 +20,13 @@ class Command(StrEnum):
     INTEREST = "interest"
     ANNOUNCE = "announce"
     PLAN = "plan"
-    WITHDRAW = "withdraw"
+    LEAVE = "leave"
     TICK = "tick"
     SETTLE = "settle"
     DECIDE = "decide"
     RESTART = "restart"
     TRAIN = "train"
-    ANSWER = "answer"
+    UPDATE = "update"
     CLOSE_ROUND = "close-round"
     COMPLETE = "complete"
     CANCEL = "cancel"
@@ -46,11 +46,11 @@ LIFE: dict[tuple[State, Command], Rule] = {
     (State.DRAFT, Command.OPEN): Rule(("buyer",), State.OPEN),
     (State.DRAFT, Command.CANCEL): Rule(("buyer", "operator"), State.CANCELLED),
     (State.OPEN, Command.INTEREST): Rule(("owner",), State.OPEN),
-    (State.OPEN, Command.WITHDRAW): Rule(("owner",), State.OPEN),
+    (State.OPEN, Command.LEAVE): Rule(("owner",), State.OPEN),
     (State.OPEN, Command.ANNOUNCE): Rule(_STARTER, State.ANNOUNCED),
     (State.OPEN, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
     (State.ANNOUNCED, Command.PLAN): Rule(("owner",), State.ANNOUNCED),
-    (State.ANNOUNCED, Command.WITHDRAW): Rule(("owner",), State.ANNOUNCED),
+    (State.ANNOUNCED, Command.LEAVE): Rule(("owner",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.TICK): Rule(("market",), State.ANNOUNCED),
     (State.ANNOUNCED, Command.SETTLE): Rule(("market",), State.SETTLED),
     (State.ANNOUNCED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
@@ -58,7 +58,7 @@ LIFE: dict[tuple[State, Command], Rule] = {
     (State.SETTLED, Command.RESTART): Rule(("market",), State.ANNOUNCED),
     (State.SETTLED, Command.TRAIN): Rule(_STARTER, State.TRAINING),
     (State.SETTLED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
-    (State.TRAINING, Command.ANSWER): Rule(("owner",), State.TRAINING),
+    (State.TRAINING, Command.UPDATE): Rule(("owner",), State.TRAINING),
     (State.TRAINING, Command.CLOSE_ROUND): Rule(("market",), State.TRAINING),
     (State.TRAINING, Command.COMPLETE): Rule(("market",), State.COMPLETED),
     (State.TRAINING, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
@@ -77,7 +77,7 @@ def after(state: State, command: Command, *, by: Role) -> State:
     """
     rule = LIFE.get((state, command))
     if rule is None:
-        states = [known.value for (known, other) in LIFE if other is command]
+        states = [each.value for (each, other) in LIFE if other is command]
         raise Conflict(f"{command.value} needs a task that is {' or '.join(states)}; it is {state}")
     if by not in rule.by:
         raise NotAllowed(f"{command.value} is for the {' or '.join(rule.by)}; the caller is {by}")
@@ -86,9 +86,9 @@ def after(state: State, command: Command, *, by: Role) -> State:
 
 def diagram() -> str:
     """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> draft"]
+    rows = ["stateDiagram-v2", "    [*] --> draft"]
     for (state, command), rule in LIFE.items():
         who = ", ".join(rule.by)
-        lines.append(f"    {state.value} --> {rule.next.value}: {command.value} ({who})")
-    lines += [f"    {state.value} --> [*]" for state in State if state in ENDED]
-    return "\n".join(lines)
+        rows.append(f"    {state.value} --> {rule.next.value}: {command.value} ({who})")
+    rows += [f"    {state.value} --> [*]" for state in State if state in ENDED]
+    return "\n".join(rows)

@@ -1,19 +1,17 @@
 """The event log of a task: append-only, each event holding the hash of the one before.
 
 Values and plans lie outside it. The log holds the root of a Merkle tree over salted hashes of them,
-so that an owner can prove its own line, an auditor every line, and a line can be erased without
+so that an owner can prove its own allocation, an auditor all of them, and any can be erased without
 breaking the log.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping  # noqa: TC003 - read by web.shapes
+from dataclasses import dataclass, replace
+from typing import Any
 
-from fedbourse.wire.canonical import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from fedbourse.encoding.canonical import digest
 
 
 @dataclass(frozen=True)
@@ -36,26 +34,19 @@ def next_event(
 ) -> Event:
     """Return the event that follows the one with this sequence number and hash."""
     sequence, previous = after[0] + 1, after[1]
-    return Event(
-        task=task,
-        sequence=sequence,
-        kind=kind,
-        at_ms=at_ms,
-        body=dict(body),
-        previous=previous,
-        hash=_event_hash(
-            task=task, sequence=sequence, kind=kind, at_ms=at_ms, body=body, previous=previous
-        ),
-    )
+    event = Event(task, sequence, kind, at_ms, dict(body), previous, hash="")
+    return replace(event, hash=_hash_of(event))
 
 
 def is_intact(event: Event) -> bool:
     """Say whether an event has the hash that its content gives."""
-    return event.hash == _event_hash(**{k: v for k, v in asdict(event).items() if k != "hash"})
+    return event.hash == _hash_of(event)
 
 
-def _event_hash(**parts: Any) -> str:
-    return digest({**parts, "body": dict(parts["body"])})
+def _hash_of(event: Event) -> str:
+    items = {**vars(event), "body": dict(event.body)}
+    del items["hash"]
+    return digest(items)
 
 
 def leaf(salt: str, document: object) -> str:

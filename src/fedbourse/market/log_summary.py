@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from fedbourse.market.log import Event
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
 
-_AT_ONCE = 500
+_AT_ONCE = 50
+"""Few logs are longer before training, and thousands of rounds may follow."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Settlement:
     tick: int
     """The lowest announced total whose replies sum to at most it."""
     converged: bool
-    """Whether the bracket around P was narrow enough; else the task settled by rule."""
+    """Whether P had converged; otherwise the task settled by rule."""
     regret_bound: float
     """The most that an owner could gain by another budget while the others keep theirs, credits."""
     total_budget: float
@@ -46,8 +47,20 @@ def settlement_in(body: Mapping[str, Any]) -> Settlement:
         converged=body["converged"],
         regret_bound=body["regret_bound"],
         total_budget=body["total_budget"],
-        owners=body["lines"],
+        owners=body["allocations"],
     )
+
+
+@dataclass(frozen=True)
+class OutCounts:
+    """How many owners are out of a task, by the reason."""
+
+    left: int
+    """By their own wish."""
+    missed: int
+    """They did not reply to a tick."""
+    struck_out: int
+    """They declined their terms, or did not sign them in time."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ class LogSummary:
     @property
     def out_counts(self) -> dict[str, int]:
         """Return how many owners are out of the task, by the reason."""
-        return {"left": self.left, "missed": self.missed, "struck_out": self.struck_out}
+        return asdict(OutCounts(self.left, self.missed, self.struck_out))
 
 
 _OUT_WORDS = {
@@ -111,35 +124,35 @@ def out_words(counts: Mapping[str, int]) -> str:
 
 def summary(events: Iterable[tuple[str, int, Mapping[str, Any]]]) -> LogSummary:
     """Return what events say, each given by its kind, its moment and its body."""
-    seen = LogSummary()
+    so_far = LogSummary()
     for kind, at_ms, body in events:
         if kind in _CHANGES:
-            seen = replace(seen, **_CHANGES[kind](seen, body))
+            so_far = replace(so_far, **_CHANGES[kind](so_far, body))
         if kind in ("completed", "cancelled"):
-            seen = replace(seen, ended_ms=at_ms)
-    return seen
+            so_far = replace(so_far, ended_ms=at_ms)
+    return so_far
 
 
-def _closed_tick(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
+def _closed_tick(so_far: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
     if "closed_tick" not in body:  # the first tick after a restart
         return {}
-    return {"missed": seen.missed + body["missed"], "out": body["out"]}
+    return {"missed": so_far.missed + body["missed"], "out": body["out"]}
 
 
-def _ticked(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
-    return _closed_tick(seen, body) | {"offers": (*seen.offers, body["offer"])}
+def _ticked(so_far: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
+    return _closed_tick(so_far, body) | {"offers": (*so_far.offers, body["offer"])}
 
 
-def _restart(seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
+def _restart(so_far: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "restarts": seen.restarts + 1,
-        "struck_out": seen.struck_out + body["struck_out"],
-        "out": seen.out + body["struck_out"],
+        "restarts": so_far.restarts + 1,
+        "struck_out": so_far.struck_out + body["struck_out"],
+        "out": so_far.out + body["struck_out"],
         "settlement": None,
     }
 
 
-def _end(_seen: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
+def _end(_so_far: LogSummary, body: Mapping[str, Any]) -> dict[str, Any]:
     amounts = {name: body[name] for name in ("refunded_micro", "fund_micro", "shared_micro")}
     return amounts | {"reason": body.get("reason", "")}
 
@@ -161,21 +174,21 @@ _CHANGES: dict[str, Callable[[LogSummary, Mapping[str, Any]], dict[str, Any]]] =
 """What each kind of event changes."""
 
 
-def summary_of(unit: Unit, task_id: str) -> LogSummary:
+def summary_of(tx: Transaction, task_id: str) -> LogSummary:
     """Return what a task's log says by now, rounds left aside."""
-    events = _without_rounds(unit, task_id)
+    events = _without_rounds(tx, task_id)
     return summary((event.kind, event.at_ms, event.body) for event in events)
 
 
-def _without_rounds(unit: Unit, task_id: str) -> Iterator[Event]:
+def _without_rounds(tx: Transaction, task_id: str) -> Iterator[Event]:
     """Yield the events before training, and the last one."""
     after = -1
-    while page := unit.events(task_id, after=after, limit=_AT_ONCE):
+    while page := tx.events(task_id, after=after, limit=_AT_ONCE):
         for event in page:
             yield event
             if event.kind == "training":
-                last = unit.task(task_id).last_sequence
+                last = tx.task(task_id).last_sequence
                 if last > event.sequence:
-                    yield from unit.events(task_id, after=last - 1, limit=1)
+                    yield from tx.events(task_id, after=last - 1, limit=1)
                 return
         after = page[-1].sequence

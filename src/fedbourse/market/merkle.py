@@ -33,7 +33,6 @@ class Root:
     """The root over leaves that come little by little: it holds a few hundred hashes at most."""
 
     def __init__(self) -> None:
-        """Start without leaves."""
         self._last: list[bytes] = []
         """The hashes of leaves that fill no block yet."""
         self._blocks = 0
@@ -77,7 +76,6 @@ class Tree(Root):
     """A root whose nodes can be stored: it holds one hash for each block of leaves."""
 
     def __init__(self) -> None:
-        """Start without leaves."""
         super().__init__()
         self._tops: list[bytes] = []
 

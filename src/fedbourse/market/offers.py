@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from fedbourse.game import ExpectedOffer, Offer
     from fedbourse.game.columns import FloatArray, IntArray
-    from fedbourse.market.ports import Unit
-    from fedbourse.wire.card import TaskCard
+    from fedbourse.market.ports import Transaction
+    from fedbourse.tasks.card import TaskCard
 
 
 def training_of(card: TaskCard) -> Training:
@@ -44,12 +44,12 @@ def training_of(card: TaskCard) -> Training:
 
 def accuracy_of(card: TaskCard, model: str | None = None) -> Accuracy:
     """Return how the card's buyer assumes that budgets buy accuracy, or another model says it."""
-    said = card.assumed
+    assumptions = card.assumed
     return Accuracy(
-        said.accuracy if model is None else model,
-        chance=said.chance,
-        ceiling=said.ceiling,
-        noise=said.noise,
+        assumptions.accuracy if model is None else model,
+        chance=assumptions.chance,
+        ceiling=assumptions.ceiling,
+        noise=assumptions.noise,
     )
 
 
@@ -61,34 +61,35 @@ def predicted_accuracy(
     return {name: accuracy_of(card, name).of(precisions, interested) for name in ACCURACY_MODELS}
 
 
-def reported_to(unit: Unit, task_id: str, *, named: bool = False) -> Stream:
-    """Return the values that owners told the market, read from its records in the order of names.
+def reported_to(tx: Transaction, task_id: str, *, named: bool = False) -> Stream:
+    """Return the values that owners reported, read from its records in the order of names.
 
     The chunks hold who they are where they are to be ``named``: an equilibrium keeps the names of
     all who take part, which costs more memory than their values.
     """
     columns = ("value", "owner") if named else ("value",)
-    return told_in(lambda: unit.columns("interests", task_id, *columns))
+    return value_stream(lambda: tx.columns("interests", task_id, *columns))
 
 
-def told_in(read: Callable[[], Iterable[tuple[tuple[Any, ...], ...]]]) -> Stream:
-    """Return the values that are told in chunks of values or None, and maybe of owners' names."""
+def value_stream(read: Callable[[], Iterable[tuple[tuple[Any, ...], ...]]]) -> Stream:
+    """Return reported values from chunks of values or None, and maybe of owners' names."""
 
     def chunks() -> Iterator[Chunk]:
         for values, *owners in read():
             column = np.array(values, dtype=np.float64)  # None becomes NaN
-            told = ~np.isnan(column)
-            names = np.array(owners[0], dtype=object)[told] if owners else None
-            if told.any():
-                yield Chunk(column[told], names=names)
+            reported = ~np.isnan(column)
+            names = np.array(owners[0], dtype=object)[reported] if owners else None
+            if reported.any():
+                yield Chunk(column[reported], names=names)
 
     return Stream(chunks)
 
 
 def assumed_values(card: TaskCard, owners: int) -> Stream:
     """Return as many values, spread evenly over what the card assumes; over 1 to 5 by default."""
-    said = card.assumptions
-    values = Uniform(1.0, 5.0) if said is None else Uniform(said.values_low, said.values_high)
+    assumed = card.assumptions
+    low, high = (assumed.values_low, assumed.values_high) if assumed else (1.0, 5.0)
+    values = Uniform(low, high)
     return Stream(
         lambda: (
             values.spread(owners, start, min(start + AT_ONCE, owners))
@@ -98,28 +99,28 @@ def assumed_values(card: TaskCard, owners: int) -> Stream:
 
 
 def choose_reward(
-    card: TaskCard, *, interested: int, told: int = 0, reported: object = None
+    card: TaskCard, *, interested: int, reports: int = 0, reported: object = None
 ) -> tuple[MicroCredits, str]:
     """Return the reward in whole micro-credits, and where it comes from.
 
-    ``reported`` are the values that ``told`` owners told, a column or a stream, for a card that
+    ``reported`` are so many ``reports`` of values, a column or a stream, for a card that
     wants the best reward for them.
     """
     if card.reward == "best":
         amount = _best(card, interested, None)
-        said = card.assumed
+        assumptions = card.assumed
         method = (
-            f"best for {interested} values spread evenly over {said.values_low:g} to "
-            f"{said.values_high:g}, by the accuracy model {said.accuracy}"
-            f"{', not calibrated' if said.noise == 1 else ''}"
+            f"best for {interested} values spread evenly over {assumptions.values_low:g} to "
+            f"{assumptions.values_high:g}, by the accuracy model {assumptions.accuracy}"
+            f"{', not calibrated' if assumptions.noise == 1 else ''}"
         )
     elif card.reward == "best-reported":
-        if told < 2:
+        if reports < 2:
             raise InvalidGame(
-                f"the best reward for reported values needs two of them; found {told}"
+                f"the best reward for reported values needs two of them; found {reports}"
             )
-        amount = _best(card, told, reported)
-        method = f"best for {told} reported values; owners can manipulate it"
+        amount = _best(card, reports, reported)
+        method = f"best for {reports} reported values; owners can manipulate it"
     else:
         amount, method = float(card.reward), "as the card says"
     if card.max_reward is not None and amount > card.max_reward:
@@ -129,45 +130,47 @@ def choose_reward(
 
 def likely_reward(card: TaskCard, owners: int) -> float:
     """Return about what a reward that is still to be chosen will be, were as many to take part."""
-    said = card.assumed
-    found = what_if(
+    assumptions = card.assumed
+    preview = what_if(
         assumed_values(card, owners),
         training_of(card),
         rewards=[1.0],
-        weight=said.weight,
+        accuracy_value=assumptions.accuracy_value,
         accuracy=[accuracy_of(card)],
     )
     most = math.inf if card.max_reward is None else card.max_reward
-    best, _ = found.best[said.accuracy]
+    best, _ = preview.best[assumptions.accuracy]
     return float(f"{min(best, most):.3g}") if best else most
 
 
 def first_total(
-    card: TaskCard, *, reward: float, interested: int, told: int = 0, reported: object = None
+    card: TaskCard, *, reward: float, interested: int, reports: int = 0, reported: object = None
 ) -> float:
     """Return the total budget to announce first.
 
-    Where everybody has reported a value it is the equilibrium's; else a guess that the ticks mend:
+    Where everybody has reported a value it is the equilibrium's; else a guess that ticks correct:
     the equilibrium of as many owners whose values lie evenly spread over what the card assumes.
     """
-    known = told == interested >= 2
-    values = reported if known else assumed_values(card, max(interested, 2))
+    all_reported = reports == interested >= 2
+    values = reported if all_reported else assumed_values(card, max(interested, 2))
     return equilibrium(values, reward=reward).total_budget
 
 
 def _best(card: TaskCard, owners: int, reported: object) -> float:
-    said = card.assumed
-    training, accuracy = training_of(card), accuracy_of(card)
+    assumptions = card.assumed
+    training, accuracy, worth = training_of(card), accuracy_of(card), assumptions.accuracy_value
     offer: Offer | ExpectedOffer
     if reported is None:
-        values = Uniform(said.values_low, said.values_high)
-        offer = best_reward(values, training, weight=said.weight, accuracy=accuracy, owners=owners)
+        values = Uniform(assumptions.values_low, assumptions.values_high)
+        offer = best_reward(
+            values, training, accuracy_value=worth, accuracy=accuracy, owners=owners
+        )
     else:
-        offer = best_reward(reported, training, weight=said.weight, accuracy=accuracy)
+        offer = best_reward(reported, training, accuracy_value=worth, accuracy=accuracy)
     if not offer.reward:
         raise InvalidGame(
-            f"no reward pays at a weight of {said.weight:g} under the accuracy model "
-            f"{said.accuracy!r}; give a reward, or a larger weight"
+            f"no reward pays at an accuracy value of {assumptions.accuracy_value:g} under the "
+            f"accuracy model {assumptions.accuracy!r}; give a reward, or a larger accuracy value"
         )
     return float(offer.reward)
 

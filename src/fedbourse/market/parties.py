@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from fedbourse.encoding.documents import NOT_SHOWN
 from fedbourse.errors import InvalidInput, NotAllowed
 
 Scope = Literal["operator", "buyer", "owner", "auditor"]
 SCOPES: tuple[Scope, ...] = ("operator", "buyer", "owner", "auditor")
-"""operator: runs the market; buyer: its own tasks and account; owner: its own lines and account;
-auditor: reads everything, changes nothing."""
+"""operator: runs the market; buyer: its own tasks and account; owner: its own allocations and
+account; auditor: reads everything, changes nothing."""
 
 _PARTY = re.compile(r"(operator|buyer|owner|auditor):[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -43,7 +44,7 @@ class Token:
     """A bearer token as the market keeps it: its hash, never itself."""
 
     id: str
-    hash: str
+    hash: str = field(metadata=NOT_SHOWN)
     party: str
     scopes: frozenset[Scope]
     created_ms: int
@@ -62,7 +63,7 @@ class Enrolment:
 
 
 @dataclass(frozen=True)
-class Device:
+class EnrolledDevice:
     """An owner's device: a public key. Enrolling another one retires it."""
 
     id: str

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from fedbourse.market.money_ports import Books, Payouts
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from fedbourse.ledger import Transfer
+    from fedbourse.market.commands.payouts import Payout
     from fedbourse.market.log import Event
     from fedbourse.market.merkle import Place
-    from fedbourse.market.parties import Device, Enrolment, Scope, Token
-    from fedbourse.market.payouts import Payout, PayoutStep
-    from fedbourse.market.task import (
-        Answer,
+    from fedbourse.market.parties import EnrolledDevice, Enrolment, Scope, Token
+    from fedbourse.market.records import (
+        Allocation,
+        AllocationState,
         ClosedRound,
-        Drift,
-        Entry,
+        DeviceStatistics,
         Exit,
         Interest,
-        Line,
-        LineState,
-        Mark,
-        RefusedAnswer,
+        RefusedUpdate,
         Response,
         Round,
         State,
         Task,
         TaskOrder,
+        TaskVersion,
         TickReply,
+        Update,
     )
+    from fedbourse.protocol.rotation import Rotation
     from fedbourse.units import MicroCredits
-    from fedbourse.wire.rotation import Rotation
 
 Lock = Literal["none", "share", "change"]
 """none: just read; share: nobody changes it before this transaction ends; change: nor shares it."""
-Said = Literal["interests", "lines"]
+Said = Literal["interests", "allocations"]
 """What there is one of for each owner and task."""
 AT_ONCE = 1 << 16
 """How many owners' records are in memory at a time where all of them are read."""
@@ -90,7 +90,7 @@ class Tasks(Protocol):
     def active_tasks(self) -> list[Task]:
         """Return the tasks that are open, announced, settled or in training."""
 
-    def marks(self, tasks: Collection[str]) -> dict[str, Mark]:
+    def versions(self, tasks: Collection[str]) -> dict[str, TaskVersion]:
         """Return how far these tasks are; those that do not exist are left out."""
 
     def append_event(self, event: Event) -> None:
@@ -109,7 +109,7 @@ class Tasks(Protocol):
         """Return the events that opened tasks, in the order of opening, after a number."""
 
 
-class Participation(Protocol):
+class ParticipationRecords(Protocol):
     """What owners said and were promised. Lists are in the order of owners' names (code points)."""
 
     def put_interest(self, interest: Interest) -> None:
@@ -125,12 +125,15 @@ class Participation(Protocol):
         """Return how many there are."""
 
     def counts_of_interests(self, tasks: Collection[str]) -> dict[str, int]:
-        """Return how many there are in each task; where there are none it is left out."""
+        """Return how many there are in each task; where there are none it is left out.
+
+        Of very many it may be how many there were seconds ago.
+        """
 
     def columns(
         self, said: Said, task: str, *names: str, at_once: int = AT_ONCE
     ) -> Iterator[tuple[tuple[Any, ...], ...]]:
-        """Return these columns of all owners' interests or lines, so many at a time.
+        """Return these columns of all owners' interests or allocations, so many at a time.
 
         None stands for what was withheld or erased. Whoever reads twice sees the same where the
         task is locked, or the transaction only reads.
@@ -168,13 +171,13 @@ class Participation(Protocol):
         Who replied zero need not reply to this total or a larger one any more.
         """
 
-    def add_exit(self, gone: Exit) -> None:
+    def add_exit(self, exit: Exit) -> None:
         """Store that an owner is out of a task, unless it is already."""
 
-    def withdraw(self, gone: Exit, *, from_interests: bool) -> None:
+    def leave_task(self, exit: Exit, *, from_interests: bool) -> None:
         """Store that an owner has left, and forget its replies; its interest too where asked.
 
-        What was answered to its earlier writes about the task is forgotten as well. The hashes of
+        The responses to its earlier writes about the task are forgotten as well. The hashes of
         replies to closed ticks stay: the log vouches for them.
         """
 
@@ -187,31 +190,36 @@ class Participation(Protocol):
     def count_exits(self, task: str) -> int:
         """Return how many of those whose interest is kept are out."""
 
-    def add_lines(self, lines: Iterable[Line]) -> None:
-        """Store a settlement: up to a million lines."""
+    def add_allocations(self, allocations: Iterable[Allocation]) -> None:
+        """Store a settlement: up to a million allocations."""
 
-    def line(self, task: str, owner: str, *, lock: Lock = "none") -> Line | None:
-        """Return an owner's line."""
+    def allocation(self, task: str, owner: str, *, lock: Lock = "none") -> Allocation | None:
+        """Return an owner's allocation."""
 
-    def lines(self, task: str, *, after: str = "", limit: int | None = None) -> list[Line]:
-        """Return lines whose owner's name comes after this one."""
+    def allocations(
+        self, task: str, *, after: str = "", limit: int | None = None
+    ) -> list[Allocation]:
+        """Return allocations whose owner's name comes after this one."""
 
-    def count_lines(self, task: str, *, state: LineState | None = None) -> int:
-        """Return how many lines there are, or how many are in a state."""
+    def count_allocations(self, task: str, *, state: AllocationState | None = None) -> int:
+        """Return how many allocations there are, or how many are in a state."""
 
-    def drop_lines(self, task: str) -> None:
+    def drop_allocations(self, task: str) -> None:
         """Forget a settlement that is made again, with the nodes of its tree."""
 
-    def decide_line(
-        self, task: str, owner: str, state: LineState, *, signature: str | None = None
+    def decide_allocation(
+        self, task: str, owner: str, state: AllocationState, *, signature: str | None = None
     ) -> None:
         """Store that an owner signed or declined."""
 
-    def deliver(self, task: str, owner: str, *, answered: int, earned: MicroCredits) -> None:
+    def deliver(self, task: str, owner: str, *, delivered: int, earned: MicroCredits) -> None:
         """Store how many rounds an owner has delivered, and what it has earned in all."""
 
     def earn(self, task: str, owner: str, amount: int) -> None:
         """Add to what an owner has earned."""
+
+    def earned(self, owner: str) -> MicroCredits:
+        """Return all that an owner has earned, in all tasks."""
 
     def erase(self, task: str, owner: str) -> None:
         """Forget an owner's value, budgets and salts in a task; the hashes and payment stay."""
@@ -221,20 +229,20 @@ class Trees(Protocol):
     """The Merkle trees over settlements: see ``merkle``."""
 
     def add_nodes(self, task: str, nodes: Iterable[tuple[Place, str]]) -> None:
-        """Store the nodes over a settlement's lines."""
+        """Store the nodes over a settlement's allocations."""
 
     def nodes(self, task: str, places: Collection[Place]) -> dict[Place, str]:
         """Return the nodes at these places."""
 
-    def leaves_near(self, line: Line, positions: range) -> list[str]:
-        """Return the leaves at those of these positions, around a line's own, that there are."""
+    def leaves_near(self, allocation: Allocation, positions: range) -> list[str]:
+        """Return the leaves at those of these positions, around an allocation's, that exist."""
 
     def last_position(self, task: str) -> int:
-        """Return the position of a settlement's last line."""
+        """Return the position of a settlement's last allocation."""
 
 
 class Rounds(Protocol):
-    """Training: models asked about, and answers."""
+    """Training: models asked about, and updates."""
 
     def add_round(self, round: Round) -> None:
         """Store a new round."""
@@ -243,135 +251,59 @@ class Rounds(Protocol):
         """Return a round, or raise ``NotFound``."""
 
     def sign_round(self, task: str, number: int, signature: str) -> None:
-        """Store another signature of a round's question, or raise ``NotFound``."""
+        """Store another signature of a round request, or raise ``NotFound``."""
 
     def has_round(self, task: str, number: int) -> bool:
         """Say whether a round was ever opened."""
 
-    def query_hash(self, task: str, number: int) -> str:
-        """Return the hash of a round's query message, or raise ``NotFound``."""
+    def request_hash(self, task: str, number: int) -> str:
+        """Return the hash of a round request, or raise ``NotFound``."""
 
-    def close_round(self, task: str, number: int, *, at_ms: int, answers: int) -> None:
-        """Store that a round has ended, and drop its model and its answers' vectors."""
+    def close_round(self, task: str, number: int, *, at_ms: int, updates: int) -> None:
+        """Store that a round has ended, and drop its model and its updates' vectors."""
 
-    def add_answer(self, answer: Answer) -> None:
-        """Store an answer; a second one of the same owner and round raises ``Conflict``."""
+    def add_update(self, update: Update) -> None:
+        """Store an update; a second one of the same owner and round raises ``Conflict``."""
 
-    def answer(self, task: str, round: int, owner: str) -> Answer | None:
-        """Return an owner's answer, but its vector."""
+    def update(self, task: str, round: int, owner: str) -> Update | None:
+        """Return an owner's update, but its vector."""
 
-    def last_answer(self, task: str, owner: str) -> Answer | None:
-        """Return the owner's answer to the latest round that it answered, but its vector."""
+    def last_update(self, task: str, owner: str) -> Update | None:
+        """Return the owner's update to the latest round that it delivered, but its vector."""
 
-    def answers(
+    def updates(
         self, task: str, round: int, *, after: str = "", limit: int | None = None
-    ) -> list[Answer]:
-        """Return the answers of a round of owners whose name comes after this one, by name.
+    ) -> list[Update]:
+        """Return the updates of a round of owners whose name comes after this one, by name.
 
         Their vectors are left out.
         """
 
     def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
-        """Return owners and the vectors of their answers, by name, so many of them in memory."""
+        """Return owners and the vectors of their updates, by name, so many of them in memory."""
 
-    def count_answers(self, task: str, round: int) -> int:
+    def count_updates(self, task: str, round: int) -> int:
         """Return how many came."""
 
     def closed_rounds(self, task: str, *, last: int | None = None) -> list[ClosedRound]:
         """Return the rounds that are closed, or the last ones of them, in order."""
 
-    def put_refused_answer(self, refused: RefusedAnswer) -> None:
-        """Store that an answer was refused, in place of an earlier one to the same round."""
+    def put_refused_update(self, refused: RefusedUpdate) -> None:
+        """Store that an update was refused, in place of an earlier one to the same round."""
 
-    def refused_answers(self, task: str) -> dict[str, dict[str, int]]:
-        """Return how many rounds' answers were refused, by owner and reason."""
+    def count_refused(self, task: str) -> dict[str, int]:
+        """Return how many updates were refused for each reason, whosever they were."""
 
-    def drifts(self, task: str) -> list[Drift]:
-        """Return the sums of all owners who answered, by name."""
+    def refused_updates(self, task: str, owners: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return how many of these owners' updates were refused, by owner and reason."""
 
-    def put_drifts(self, drifts: Iterable[Drift]) -> None:
+    def device_statistics(
+        self, task: str, owners: Collection[str] | None = None
+    ) -> list[DeviceStatistics]:
+        """Return the sums of those owners, or of all, who sent updates, by name."""
+
+    def put_device_statistics(self, device_statistics: Iterable[DeviceStatistics]) -> None:
         """Store sums, in place of earlier ones of the same owners."""
-
-
-class Books(Protocol):
-    """Money. Transfers are only ever added."""
-
-    def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> int:
-        """Move money, all or nothing; return how many of the transfers are new.
-
-        A transfer that was posted before with the same content does nothing; with other content,
-        or where an account would be overdrawn, it raises ``InvalidTransfer``.
-        """
-
-    def entry(self, transfer: str) -> Entry:
-        """Return a transfer by its id, or raise ``NotFound``."""
-
-    def balance(self, account: str) -> MicroCredits:
-        """Return what an account holds; 0 where there is none."""
-
-    def balances_of(self, accounts: Collection[str]) -> dict[str, MicroCredits]:
-        """Return what these accounts hold; those that do not exist are left out."""
-
-    def balances(self, *, after: str = "", limit: int) -> list[tuple[str, MicroCredits]]:
-        """Return accounts and what they hold, by name."""
-
-    def unbalanced(self) -> list[str]:
-        """Return accounts whose balance is not what their transfers leave."""
-
-    def entries(self, *, account: str | None = None, after: int = 0, limit: int) -> list[Entry]:
-        """Return transfers in the order of posting, of one account or of all."""
-
-    def last_entries(self, account: str, *, skip: int, limit: int) -> tuple[list[Entry], int]:
-        """Return an account's transfers, newest first, and how much those skipped have moved."""
-
-    def count_entries(self, account: str) -> int:
-        """Return how many transfers an account has had."""
-
-    def last_transfer(self) -> int:
-        """Return the number of the newest transfer; 0 where there is none."""
-
-    def earned(self, account: str) -> MicroCredits:
-        """Return all that escrow accounts ever paid to this one."""
-
-    def moved(self, transfers: Collection[str]) -> dict[str, MicroCredits]:
-        """Return the amounts of those of these transfers that were posted, by their ids."""
-
-
-class Payouts(Protocol):
-    """Money on its way out. The states that a pay-out has had are only ever added."""
-
-    def add_payout(self, payout: Payout) -> None:
-        """Store a new pay-out; a second one with its id raises ``Conflict``."""
-
-    def payout(self, payout: str, *, lock: Lock = "none") -> Payout:
-        """Return a pay-out, or raise ``NotFound``."""
-
-    def save_payout(self, payout: Payout) -> None:
-        """Store how far a pay-out has come; whose, how much, where and when never change."""
-
-    def add_payout_step(self, step: PayoutStep) -> None:
-        """Store a state of a pay-out; a second one with its number raises ``Conflict``."""
-
-    def payout_steps(self, payout: str) -> list[PayoutStep]:
-        """Return the states that a pay-out has had, in order."""
-
-    def due_payouts(self, *, now_ms: int, limit: int) -> list[Payout]:
-        """Return those to be handed over by now, by id; none whose money has not left its party."""
-
-    def hurry_payouts(self, *, now_ms: int) -> None:
-        """Let those be due whose last attempt has not ended."""
-
-    def payouts(self, party: str, *, before: str | None = None, limit: int) -> list[Payout]:
-        """Return a party's pay-outs, newest first: those made before one."""
-
-    def open_payouts(self, *, after: str = "", limit: int) -> list[Payout]:
-        """Return those that are neither confirmed nor returned, by id."""
-
-    def count_payouts(self, party: str, *, after: str) -> int:
-        """Return how many pay-outs of a party have an id after this one."""
-
-    def leaving(self, party: str) -> MicroCredits:
-        """Return the sum of a party's pay-outs that are neither confirmed nor returned."""
 
 
 class Identities(Protocol):
@@ -401,10 +333,10 @@ class Identities(Protocol):
     def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
         """Use up a one-time token and return its owner; None where it is unknown, old or used."""
 
-    def put_device(self, device: Device) -> None:
+    def put_device(self, device: EnrolledDevice) -> None:
         """Store a device, and retire the owner's other ones."""
 
-    def device(self, device: str) -> Device | None:
+    def device(self, device: str) -> EnrolledDevice | None:
         """Return a device."""
 
     def add_rotation(self, rotation: Rotation) -> None:
@@ -423,33 +355,36 @@ class Identities(Protocol):
         """Say whether a session was ended before its time."""
 
     def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
-        """Reserve a caller's key; where it was used before, return what was answered.
+        """Reserve a caller's key; where it was used before, return the response.
 
         Of several transactions that claim the same key at once, one goes on and the others wait
         for its end.
         """
 
     def keep_response(self, caller: str, key: str, response: Response) -> None:
-        """Store what was answered, in the transaction that claimed the key."""
+        """Store the response, in the transaction that claimed the key."""
 
     def purge(self, *, now_ms: int) -> None:
-        """Forget what has expired: nonces, sessions, and what writes were answered with."""
+        """Forget what has expired: nonces, sessions, and responses to writes."""
 
 
-class Unit(Tasks, Participation, Trees, Rounds, Books, Payouts, Identities, Protocol):
+class Transaction(Tasks, ParticipationRecords, Trees, Rounds, Books, Payouts, Identities, Protocol):
     """One transaction."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is done inside where it raises, and leave the rest of the transaction."""
 
+    def after_commit(self, work: Callable[[], None]) -> None:
+        """Do this once the transaction has ended and is on disk; never where it is undone."""
+
 
 class Store(Protocol):
     """Durable records. A transaction that has ended is on disk."""
 
-    def begin(self) -> AbstractContextManager[Unit]:
+    def begin(self) -> AbstractContextManager[Transaction]:
         """Open a transaction: all of it counts at its end, nothing where it raises."""
 
-    def read(self) -> AbstractContextManager[Unit]:
+    def read(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that only reads, and sees one moment."""
 
 

@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, InvalidGame, InvalidTransfer
-from fedbourse.market.buying import checked_reserve
+from fedbourse.market.commands.buyer import checked_reserve
+from fedbourse.market.commands.training import check_signatures
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.offers import choose_reward
+from fedbourse.market.records import State
 from fedbourse.market.service import enough, role_of
-from fedbourse.market.task import State
 from fedbourse.market.task_money import pay_to_come, visible_escrow
-from fedbourse.market.training import check_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.task import Task
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import Task
 
 
 @dataclass(frozen=True)
 class Move:
     """Money on its way."""
 
-    source: str
-    target: str
+    debit: str
+    credit: str
     micro: int
 
 
@@ -53,7 +53,7 @@ class Preview:
     """Whether what it moves is not shown, because it follows from values that owners told."""
 
     @property
-    def taken(self) -> int:
+    def spent(self) -> int:
         """What would leave the buyer's account."""
         return max(0, self.balance - self.balance_after)
 
@@ -62,7 +62,7 @@ class Preview:
 class _Effect:
     """What a step moves, and says."""
 
-    taken: int = 0
+    spent: int = 0
     """What leaves the buyer's account; below 0 what comes back to it."""
     owners: int = 0
     fund: int = 0
@@ -70,13 +70,13 @@ class _Effect:
     sealed: bool = False
 
 
-def preview(unit: Unit, caller: Caller, task: Task, command: Command) -> Preview:
+def preview(tx: Transaction, caller: Caller, task: Task, command: Command) -> Preview:
     """Return what a step of somebody who may take it would do, or why it cannot be taken now."""
     role = role_of(caller, task)
-    balance, held = int(unit.balance(task.buyer)), int(visible_escrow(unit, caller, task))
+    balance, held = int(tx.balance(task.buyer)), int(visible_escrow(tx, caller, task))
     try:
         after(task.state, command, by=role)
-        effect = _EFFECTS[command](unit, task, held)
+        effect = _EFFECTS[command](tx, task, held)
     except (Conflict, InvalidGame, InvalidTransfer) as error:
         return Preview(str(error), (), balance, balance, held, held)
     return _shown(effect, balance, held)
@@ -84,44 +84,44 @@ def preview(unit: Unit, caller: Caller, task: Task, command: Command) -> Preview
 
 def _shown(effect: _Effect, balance: int, held: int) -> Preview:
     moves = (
-        Move("account", "escrow", effect.taken),
+        Move("account", "escrow", effect.spent),
         Move("escrow", "owners", effect.owners),
         Move("escrow", "fund", effect.fund),
-        Move("escrow", "account", -effect.taken),
+        Move("escrow", "account", -effect.spent),
     )
     return Preview(
         moves=tuple(move for move in moves if move.micro > 0),
         balance=balance,
-        balance_after=balance - effect.taken,
+        balance_after=balance - effect.spent,
         escrow=held,
-        escrow_after=held + effect.taken - effect.owners - effect.fund,
+        escrow_after=held + effect.spent - effect.owners - effect.fund,
         facts=effect.facts,
         sealed=effect.sealed,
     )
 
 
-def _opening(unit: Unit, task: Task, held: int) -> _Effect:
-    reserve = checked_reserve(unit, task)
-    return _Effect(taken=reserve, facts={"reserved_micro": reserve})
+def _opening(tx: Transaction, task: Task, held: int) -> _Effect:
+    reserve = checked_reserve(tx, task)
+    return _Effect(spent=reserve, facts={"reserved_micro": reserve})
 
 
-def _announcing(unit: Unit, task: Task, held: int) -> _Effect:
-    interested = unit.count_interests(task.id)
+def _announcing(tx: Transaction, task: Task, held: int) -> _Effect:
+    interested = tx.count_interests(task.id)
     enough(task, interested, "are interested")
     if task.card.reward == "best-reported":
         return _Effect(facts={"offer": {"interested": interested}}, sealed=True)
     reward, _ = choose_reward(task.card, interested=interested)
     facts = {"offer": {"interested": interested, "reward_micro": int(reward)}}
-    return _Effect(taken=int(reward) - held, facts=facts)
+    return _Effect(spent=int(reward) - held, facts=facts)
 
 
-def _training(unit: Unit, task: Task, held: int) -> _Effect:
-    signed = check_signatures(unit, task)
+def _training(tx: Transaction, task: Task, held: int) -> _Effect:
+    signed = check_signatures(tx, task)
     upfront = held if task.card.vesting == "upfront" else 0
     return _Effect(owners=upfront, facts={"signed": signed})
 
 
-def _cancelling(unit: Unit, task: Task, held: int) -> _Effect:
+def _cancelling(tx: Transaction, task: Task, held: int) -> _Effect:
     """Return what cancelling brings back, up to a rounding.
 
     A buyer does not see what owners did not earn of closed rounds: where that comes back as well,
@@ -132,13 +132,13 @@ def _cancelling(unit: Unit, task: Task, held: int) -> _Effect:
     if task.card.unearned == "refund":
         absent = 0
     return _Effect(
-        taken=absent - held,
+        spent=absent - held,
         owners=absent if task.card.unearned == "share" else 0,
         fund=absent if task.card.unearned == "fund" else 0,
     )
 
 
-_EFFECTS: dict[Command, Callable[[Unit, Task, int], _Effect]] = {
+_EFFECTS: dict[Command, Callable[[Transaction, Task, int], _Effect]] = {
     Command.OPEN: _opening,
     Command.ANNOUNCE: _announcing,
     Command.TRAIN: _training,

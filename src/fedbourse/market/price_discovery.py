@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbourse.encoding.canonical import digest
 from fedbourse.errors import Conflict
-from fedbourse.game.discovery import TICKS_MAX, Discovery, TickSum
+from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.price_discovery import TICKS_MAX, PriceDiscovery, TickSum
 from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
 from fedbourse.market.parties import MARKET
+from fedbourse.market.records import Allocation, Exit
 from fedbourse.market.service import enough, present, taken
-from fedbourse.market.settlement import COMPENSATIONS, regret_bound, shares_at
-from fedbourse.market.task import Exit, Line
+from fedbourse.market.settlement import regret_bound, shares_at
+from fedbourse.protocol.messages import allocation_document, offer_message
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
-from fedbourse.wire.canonical import digest
-from fedbourse.wire.messages import line_document, offer_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedbourse.game.columns import FloatArray
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import ExitReason, Task
     from fedbourse.market.service import Market
-    from fedbourse.market.task import ExitReason, Task
 
 BUDGET_MIN = 1e-100
 """A smaller total is not announced: nobody sells at any price."""
@@ -40,7 +41,7 @@ BUDGET_MIN = 1e-100
 
 def announce_tick(
     market: Market,
-    unit: Unit,
+    tx: Transaction,
     task: Task,
     total: float,
     *,
@@ -68,43 +69,43 @@ def announce_tick(
         totals=(*task.totals, total),
         tick_ends_ms=ends,
         offer=digest(message),
-        asked=unit.count_asked(task.id, total_budget=total),
+        asked=tx.count_asked(task.id, total_budget=total),
     )
     kind = "announced" if task.tick == 0 else "ticked"
-    return market.record(unit, task, kind, {**extra, "offer": message, "hash": task.offer})
+    return market.record(tx, task, kind, {**extra, "offer": message, "hash": task.offer})
 
 
-def close_tick(market: Market, unit: Unit, task_id: str) -> Task:
+def close_tick(market: Market, tx: Transaction, task_id: str) -> Task:
     """Move P by what owners replied; settle where it has converged, or where time is up."""
-    task = taken(unit, MARKET, task_id, Command.TICK)
-    missed = unit.miss_tick(
+    task = taken(tx, MARKET, task_id, Command.TICK)
+    missed = tx.miss_tick(
         task.id, tick=task.tick, total_budget=present(task.total_budget), at_ms=market.now_ms()
     )
     if missed:
         task = renewed(market, task, first_tick=task.tick + 1)
     tree = merkle.Root()
-    for (leaves,) in unit.replies_in(task.id, task.tick, "leaf"):
+    for (leaves,) in tx.replies_in(task.id, task.tick, "leaf"):
         tree.add(leaves)
-    sums = tick_sums(unit, task)
-    seen = {
+    sums = tick_sums(tx, task)
+    closing = {
         "closed_tick": task.tick,
         "replies": tree.leaves,
         "replies_root": tree.hex(),
         "positive": sums[-1].positive,
         "share_sum": sums[-1].share_sum,
         "missed": missed,
-        "out": unit.count_exits(task.id),
+        "out": tx.count_exits(task.id),
     }
     discovery = discovery_after(sums)
     # A tick is as long as the card says: in a shorter one devices would be out before they reply.
     over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
     last = task.tick - task.first_tick + 1 >= TICKS_MAX
     silent = discovery.total_budget < BUDGET_MIN
-    if discovery.converged or over or last or silent or too_few(unit, task):
-        task = market.record(unit, task, "last-tick", seen | {"converged": discovery.converged})
-        return settle(market, unit, task, discovery)
+    if discovery.converged or over or last or silent or too_few(tx, task):
+        task = market.record(tx, task, "last-tick", closing | {"converged": discovery.converged})
+        return settle(market, tx, task, discovery)
     return announce_tick(
-        market, unit, task, discovery.total_budget, previous=task.offer, extra=seen
+        market, tx, task, discovery.total_budget, previous=task.offer, extra=closing
     )
 
 
@@ -118,30 +119,30 @@ def renewed(market: Market, task: Task, *, first_tick: int) -> Task:
     return replace(task, first_tick=first_tick, deadline_ms=deadline)
 
 
-def too_few(unit: Unit, task: Task) -> bool:
+def too_few(tx: Transaction, task: Task) -> bool:
     """Say whether fewer owners are left than the card wants."""
-    return task.interested - unit.count_exits(task.id) < task.card.min_participants
+    return task.interested - tx.count_exits(task.id) < task.card.min_participants
 
 
-def tick_sums(unit: Unit, task: Task) -> list[TickSum]:
+def tick_sums(tx: Transaction, task: Task) -> list[TickSum]:
     """Return what each tick so far sums to, over the owners who are not out of the task."""
     return [
-        TickSum(total, *shares_at(total, _budgets(unit, task, tick)))
+        TickSum(total, *shares_at(total, _budgets(tx, task, tick)))
         for tick, total in enumerate(task.totals)
     ]
 
 
-def discovery_after(sums: list[TickSum]) -> Discovery:
+def discovery_after(sums: list[TickSum]) -> PriceDiscovery:
     """Return how discovery stands after these ticks."""
-    discovery = Discovery.start(total_budget=sums[0].total_budget)
+    discovery = PriceDiscovery.start(total_budget=sums[0].total_budget)
     for each in sums:
         discovery = discovery.after(each)
     return discovery
 
 
-def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task:
+def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery) -> Task:
     """Turn the replies to the qualifying tick into payments that sum to R."""
-    task = taken(unit, MARKET, task.id, Command.SETTLE)
+    task = taken(tx, MARKET, task.id, Command.SETTLE)
     tick = discovery.qualifying
     if tick is None:
         raise Conflict(
@@ -151,19 +152,19 @@ def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task
     enough(task, tick.positive, "have planned a budget above 0")
     number = discovery.ticks.index(tick)
     task = replace(task, settled_tick=number, tick_ends_ms=None)
-    total_budget, plans = _plans(unit, task, number)
+    total_budget, plans = _plans(tx, task, number)
     if total_budget < task.card.min_total_budget:
         raise Conflict(
             f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
             f"{total_budget:g}"
         )
-    lines = merkle.Tree()
-    unit.add_lines(_lines(market, unit, task, lines))
-    unit.add_nodes(task.id, lines.nodes())
+    allocations = merkle.Tree()
+    tx.add_allocations(_allocations(market, tx, task, allocations))
+    tx.add_nodes(task.id, allocations.nodes())
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
     reward = present(task.reward)
     return market.record(
-        unit,
+        tx,
         task,
         "settled",
         {
@@ -172,7 +173,7 @@ def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task
             "announced_total": tick.total_budget,
             "converged": discovery.converged,
             "regret_bound": regret_bound(
-                _budgets(unit, task, number),
+                _budgets(tx, task, number),
                 announced=tick.total_budget,
                 sold=total_budget,
                 reward=reward / MICRO_CREDITS_PER_CREDIT,
@@ -180,72 +181,76 @@ def settle(market: Market, unit: Unit, task: Task, discovery: Discovery) -> Task
             "total_budget": total_budget,
             "plans": plans.leaves,
             "plans_root": plans.hex(),
-            "lines": lines.leaves,
-            "lines_root": lines.hex(),
+            "allocations": allocations.leaves,
+            "allocations_root": allocations.hex(),
             "deadline_ms": task.deadline_ms,
         },
     )
 
 
-def restart(market: Market, unit: Unit, task_id: str) -> Task:
+def restart(market: Market, tx: Transaction, task_id: str) -> Task:
     """Strike out who declined or did not sign, and discover the price again without them.
 
     The reward stays what it is, and so do all replies of the others: their ticks still narrow P.
     """
-    task = taken(unit, MARKET, task_id, Command.RESTART)
+    task = taken(tx, MARKET, task_id, Command.RESTART)
     now = market.now_ms()
-    gone = [line for line in unit.lines(task.id) if line.state != "signed"]
-    for line in gone:
-        reason: ExitReason = "declined" if line.state == "declined" else "unsigned"
-        unit.add_exit(Exit(task.id, line.owner, task.tick, reason, now))
-    unit.drop_lines(task.id)
+    struck_out = [
+        allocation for allocation in tx.allocations(task.id) if allocation.state != "signed"
+    ]
+    for allocation in struck_out:
+        reason: ExitReason = "declined" if allocation.state == "declined" else "unsigned"
+        tx.add_exit(Exit(task.id, allocation.owner, task.tick, reason, now))
+    tx.drop_allocations(task.id)
     task = replace(renewed(market, task, first_tick=len(task.totals)), settled_tick=None)
-    task = market.record(unit, task, "restarted", {"struck_out": len(gone)})
-    enough(task, task.interested - unit.count_exits(task.id), "are left to sell")
-    discovery = discovery_after(tick_sums(unit, task))
+    task = market.record(tx, task, "restarted", {"struck_out": len(struck_out)})
+    enough(task, task.interested - tx.count_exits(task.id), "are left to sell")
+    discovery = discovery_after(tick_sums(tx, task))
     if discovery.converged:
-        return settle(market, unit, task, discovery)
-    return announce_tick(market, unit, task, discovery.total_budget, previous=task.offer, extra={})
+        return settle(market, tx, task, discovery)
+    return announce_tick(market, tx, task, discovery.total_budget, previous=task.offer, extra={})
 
 
-def _budgets(unit: Unit, task: Task, tick: int) -> Iterator[FloatArray]:
+def _budgets(tx: Transaction, task: Task, tick: int) -> Iterator[FloatArray]:
     """Yield the budgets replied to a tick by those who are not out."""
-    for (budgets,) in unit.replies_in(task.id, tick, "budget"):
+    for (budgets,) in tx.replies_in(task.id, tick, "budget"):
         yield np.array(budgets, dtype=np.float64)
 
 
-def _plans(unit: Unit, task: Task, tick: int) -> tuple[float, merkle.Root]:
+def _plans(tx: Transaction, task: Task, tick: int) -> tuple[float, merkle.Root]:
     """Return the sum of all plans above 0, and the root over their leaves."""
     tree = merkle.Root()
 
     def positive() -> Iterator[float]:
-        for budgets, leaves in unit.replies_in(task.id, tick, "budget", "leaf"):
+        for budgets, leaves in tx.replies_in(task.id, tick, "budget", "leaf"):
             tree.add(leaf for budget, leaf in zip(budgets, leaves, strict=True) if budget)
             yield from filter(None, budgets)
 
     return math.fsum(positive()), tree
 
 
-def _lines(market: Market, unit: Unit, task: Task, lines: merkle.Tree) -> Iterator[Line]:
-    """Yield a line for each owner with pay, and add its leaf."""
+def _allocations(
+    market: Market, tx: Transaction, task: Task, allocations: merkle.Tree
+) -> Iterator[Allocation]:
+    """Yield an allocation for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
-    pay = COMPENSATIONS[task.card.compensation](
-        lambda: _budgets(unit, task, tick), present(task.reward)
-    )
-    for owners, budgets in unit.replies_in(task.id, tick, "owner", "budget"):
+    pay = MECHANISMS[task.card.compensation](lambda: _budgets(tx, task, tick), present(task.reward))
+    for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
         payments = pay(np.array(budgets, dtype=np.float64))
         for owner, budget, payment in zip(owners, budgets, payments, strict=True):
             if payment:
-                line = _line(market, task, lines.leaves, (owner, budget, payment))
-                lines.add([line.leaf])
-                yield line
+                allocation = _allocation(market, task, allocations.leaves, (owner, budget, payment))
+                allocations.add([allocation.leaf])
+                yield allocation
 
 
-def _line(market: Market, task: Task, position: int, paid: tuple[str, float, int]) -> Line:
+def _allocation(
+    market: Market, task: Task, position: int, paid: tuple[str, float, int]
+) -> Allocation:
     owner, budget, payment = paid
     salt = market.salt()
-    document = line_document(owner=owner, budget=budget, payment_micro=payment)
-    return Line(
+    document = allocation_document(owner=owner, budget=budget, payment_micro=payment)
+    return Allocation(
         task=task.id,
         owner=owner,
         position=position,

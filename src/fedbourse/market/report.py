@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.records import Scaling
-    from fedbourse.learning.rounds import Round
-    from fedbourse.market.task import Entry, Task
+    from fedbourse.learning.rounds import RoundResult
+    from fedbourse.market.records import Entry, Task
     from fedbourse.privacy.terms import Terms
     from fedbourse.units import MicroCredits
 
@@ -31,8 +31,8 @@ class Participant:
     """Its number among all who were interested."""
     terms: Terms
     payment: MicroCredits
-    """What was agreed, of which a part is earned with each round answered."""
-    answered: int
+    """What was agreed, of which a part is earned with each delivered round."""
+    delivered: int
     earned: MicroCredits
     spent: float
     """What its device's filter says is gone, in zCDP."""
@@ -54,7 +54,7 @@ class Trade:
     declined: tuple[str, ...]
     """Why owners who were chosen did not sign."""
     parameters: FloatArray
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundResult, ...]
     transfers: tuple[Entry, ...]
     """All entries of the market's books."""
 
@@ -83,7 +83,7 @@ def trade_report(
         "participants": len(trade.participants),
         "declined": list(trade.declined),
         "reward_method": trade.reward_method,
-        "weight": card.assumed.weight,
+        "accuracy_value": card.assumed.accuracy_value,
         "regret": trade.regret,
         "announcements": list(trade.totals),
         "total_budget": float(budgets.sum()),
@@ -115,7 +115,7 @@ def _owners(trade: Trade, budgets: FloatArray) -> list[dict[str, Any]]:
             "epsilon": sold,
             "noise_scale": each.terms.scale,
             "payment_micro": int(each.payment),
-            "answered": each.answered,
+            "delivered": each.delivered,
             "earned_micro": int(each.earned),
             "spent": each.spent,
             "spent_epsilon": epsilon(rho=each.spent, delta=DELTA) if each.spent else 0.0,
@@ -139,14 +139,14 @@ def _money(trade: Trade) -> dict[str, int]:
     What escrow held beyond the reward, and gave back, is no part of it.
     """
     account = escrow(trade.task.id)
-    into = sum(each.amount for each in trade.transfers if each.target == account)
+    into = sum(each.amount for each in trade.transfers if each.credit == account)
     to_owners = to_buyer = to_fund = 0
     for each in trade.transfers:
-        if each.source == account and each.target.startswith("owner:"):
+        if each.debit == account and each.credit.startswith("owner:"):
             to_owners += each.amount
-        elif each.source == account and each.target == trade.task.buyer:
+        elif each.debit == account and each.credit == trade.task.buyer:
             to_buyer += each.amount
-        elif each.source == account:
+        elif each.debit == account:
             to_fund += each.amount
     return {
         "reward_micro": int(trade.reward),
@@ -165,8 +165,8 @@ def _transfers(trade: Trade) -> list[dict[str, Any]]:
     return [
         {
             "id": each.id.replace(id, name),
-            "source": each.source.replace(id, name),
-            "target": each.target.replace(id, name),
+            "debit": each.debit.replace(id, name),
+            "credit": each.credit.replace(id, name),
             "amount": int(each.amount),
             "memo": each.memo,
         }

@@ -1,7 +1,7 @@
 """What every command of the market shares: key, clock, salts, the log, and money for a task.
 
 The commands themselves are functions in ``buying``, ``selling``, ``price_discovery``,
-``training`` and ``clock``. Each takes the market, a transaction (``ports.Unit``) and the caller,
+``training`` and ``scheduler``. Each takes the market, a transaction and the caller,
 checks them against the table of ``lifecycle``, and leaves an event in the task's log.
 """
 
@@ -11,32 +11,42 @@ import math
 import secrets
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Conflict, NotAllowed, NotFound
 from fedbourse.ledger import Transfer
 from fedbourse.market import log
 from fedbourse.market.lifecycle import Command, Role, after
 from fedbourse.market.parties import MARKET
-from fedbourse.market.task import State
+from fedbourse.market.records import State
+from fedbourse.protocol.messages import task_state_message
 from fedbourse.units import MicroCredits
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.messages import task_state_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.task import Task
-    from fedbourse.wire.keys import SigningKey
-    from fedbourse.wire.messages import Message
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import Task
+    from fedbourse.protocol.keys import SigningKey
+    from fedbourse.protocol.messages import Message
 
 
 T = TypeVar("T")
 FUND = "fund"
 """The account of unearned pay. No token or device can stand for it: it is not a party's name."""
+
+
+@dataclass(frozen=True)
+class Fund:
+    """Where the pay goes of rounds that were not delivered. No request takes money out of it."""
+
+    account: str
+    pays_to: str
+    """Whom it is paid out to, in the operator's words."""
 
 
 def _now_ms() -> int:
@@ -47,11 +57,15 @@ def _salt() -> str:
     return secrets.token_hex(16)
 
 
+def _nobody(*_: object) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class PayoutLimits:
     """What the operator allows each account to withdraw; by default any amount, at any time."""
 
-    least_micro: int = 1
+    min_micro: int = 1
     """The smallest withdrawal."""
     per_day: int = sys.maxsize
     """How many withdrawals within any 24 hours."""
@@ -68,12 +82,16 @@ class Market:
     """Whom the fund of unearned pay is paid out to, as the operator publishes it."""
     payout_limits: PayoutLimits = field(default_factory=PayoutLimits)
     """What the operator allows each account to withdraw."""
+    on_due: Callable[[str], None] = field(default=_nobody)
+    """Hears of each task that a command may have made due, once that is on disk."""
+    on_event: Callable[[], None] = field(default=_nobody)
+    """Hears that a task's log has grown, once that is on disk."""
 
     def moment_in(self, seconds: float) -> int:
         """Return the moment this many seconds from now."""
         return self.now_ms() + math.ceil(seconds * 1000)
 
-    def record(self, unit: Unit, task: Task, kind: str, body: dict[str, Any]) -> Task:
+    def record(self, tx: Transaction, task: Task, kind: str, body: dict[str, Any]) -> Task:
         """Append an event to the task's log, and store and sign the task as it stands with it."""
         event = log.next_event(
             task.id,
@@ -82,21 +100,26 @@ class Market:
             at_ms=self.now_ms(),
             after=(task.last_sequence, task.last_hash),
         )
-        unit.append_event(event)
+        tx.append_event(event)
         task = replace(task, last_sequence=event.sequence, last_hash=event.hash)
         task = replace(task, state_signature=self.key.sign(canonical(state_message(task))))
-        unit.save_task(task)
+        tx.save_task(task)
+        tx.after_commit(self.on_event)
         return task
 
-    def pay(self, unit: Unit, id: str, route: tuple[str, str], amount: int, memo: str) -> bool:
+    def may_be_due(self, tx: Transaction, task: Task) -> None:
+        """Let the scheduler look at a task as soon as this transaction has ended."""
+        tx.after_commit(partial(self.on_due, task.id))
+
+    def pay(self, tx: Transaction, id: str, route: tuple[str, str], amount: int, memo: str) -> bool:
         """Move money once, from one account to another; False where that was done before."""
         transfer = Transfer(id, *route, MicroCredits(amount), memo)
-        return unit.post([transfer], at_ms=self.now_ms()) > 0
+        return tx.post([transfer], at_ms=self.now_ms()) > 0
 
     @property
     def fund(self) -> dict[str, str]:
         """Where unearned pay goes: the account, and whom it is paid out to."""
-        return {"account": FUND, "pays_to": self.fund_pays_to}
+        return asdict(Fund(FUND, self.fund_pays_to))
 
 
 def state_message(task: Task) -> Message:
@@ -132,24 +155,24 @@ def present(value: T | None) -> T:
     return value
 
 
-def taken(unit: Unit, caller: Caller, task_id: str, command: Command) -> Task:
+def taken(tx: Transaction, caller: Caller, task_id: str, command: Command) -> Task:
     """Return a task for a change of state that the caller may make, in its next state.
 
     Nobody else can change the task before the transaction ends.
     """
-    task = unit.task(task_id, lock="change")
+    task = tx.task(task_id, lock="change")
     show(task, caller)
     return replace(task, state=after(task.state, command, by=role_of(caller, task)))
 
 
 def taken_by_owner(
-    market: Market, unit: Unit, caller: Caller, task_id: str, command: Command
+    market: Market, tx: Transaction, caller: Caller, task_id: str, command: Command
 ) -> Task:
     """Return a task that an owner's device may do this to; other owners may do so meanwhile."""
     caller.require("owner")
     if caller.device is None:
         raise NotAllowed(f"{command.value} needs a request that is signed by the owner's device")
-    task = unit.task(task_id, lock="share")
+    task = tx.task(task_id, lock="share")
     show(task, caller)
     after(task.state, command, by="owner")
     if task.deadline_ms is not None and market.now_ms() >= task.deadline_ms:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 from fedbourse.ledger import Transfer
 from fedbourse.market.service import FUND, escrow
+from fedbourse.protocol.messages import earned
 from fedbourse.units import MicroCredits
-from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fedbourse.market.ports import Unit
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import Task
     from fedbourse.market.service import Market
-    from fedbourse.market.task import Task
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,30 @@ class Remainder:
         }
 
 
-def empty_escrow(market: Market, unit: Unit, task: Task, *, closed_rounds: int) -> Remainder:
+def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: int) -> Remainder:
     """Pay out all that is left in escrow when a task ends after so many closed rounds."""
-    left = unit.balance(escrow(task.id))
+    left = tx.balance(escrow(task.id))
     if not left:
         return Remainder()
     absent, shares = 0, {}
     if closed_rounds and task.card.vesting == "by-round":
-        lines = [line for line in unit.lines(task.id) if line.state == "signed"]
-        payments = {line.owner: int(line.payment) for line in lines}
-        # Answers to a round that was never closed are paid for, and make up for none before it.
-        early = {answer.owner for answer in unit.answers(task.id, closed_rounds)}
-        delivered = {line.owner: line.answered - (line.owner in early) for line in lines}
+        allocations = [
+            allocation for allocation in tx.allocations(task.id) if allocation.state == "signed"
+        ]
+        payments = {allocation.owner: int(allocation.payment) for allocation in allocations}
+        # Updates to a round that was never closed are paid for, and make up for none before it.
+        early = {update.owner for update in tx.updates(task.id, closed_rounds)}
+        delivered = {
+            allocation.owner: allocation.delivered - (allocation.owner in early)
+            for allocation in allocations
+        }
         absent = undelivered_pay(
             payments, delivered, closed_rounds=closed_rounds, rounds=task.card.rounds
         )
         if task.card.unearned == "share" and absent:
             shares = shared_bonuses(
                 payments,
-                _deliverers(unit, task, closed_rounds),
+                _deliverers(tx, task, closed_rounds),
                 rounds=task.card.rounds,
                 most=absent,
             )
@@ -75,8 +80,8 @@ def empty_escrow(market: Market, unit: Unit, task: Task, *, closed_rounds: int) 
     fund = 0 if task.card.unearned == "refund" else absent - shared
     remainder = Remainder(refunded=left - shared - fund, fund=fund, shares=shares)
     for owner, bonus in shares.items():
-        unit.earn(task.id, owner, bonus)
-    unit.post(_transfers(task, remainder), at_ms=market.now_ms())
+        tx.earn(task.id, owner, bonus)
+    tx.post(_transfers(task, remainder), at_ms=market.now_ms())
     return remainder
 
 
@@ -97,10 +102,9 @@ def _transfers(task: Task, remainder: Remainder) -> list[Transfer]:
     ]
 
 
-def _deliverers(unit: Unit, task: Task, closed_rounds: int) -> list[list[str]]:
+def _deliverers(tx: Transaction, task: Task, closed_rounds: int) -> list[list[str]]:
     return [
-        [answer.owner for answer in unit.answers(task.id, number)]
-        for number in range(closed_rounds)
+        [update.owner for update in tx.updates(task.id, number)] for number in range(closed_rounds)
     ]
 
 
@@ -113,8 +117,8 @@ def undelivered_pay(
     2
     """
     return sum(
-        earned(payment, answered=closed_rounds, rounds=rounds)
-        - earned(payment, answered=delivered[owner], rounds=rounds)
+        earned(payment, delivered=closed_rounds, rounds=rounds)
+        - earned(payment, delivered=delivered[owner], rounds=rounds)
         for owner, payment in payments.items()
     )
 
@@ -130,7 +134,7 @@ def shared_bonuses(
     delivered = Counter(name for names in deliverers for name in names)
     bonuses = {}
     for owner, pay in sorted(shared_pay(payments, deliverers, rounds=rounds).items()):
-        bonus = pay - earned(payments[owner], answered=delivered[owner], rounds=rounds)
+        bonus = pay - earned(payments[owner], delivered=delivered[owner], rounds=rounds)
         bonus = min(bonus, most)
         if bonus:
             bonuses[owner] = bonus
@@ -158,10 +162,10 @@ def shared_pay(
         for name in names:
             weights[name] += multiple // total
     exact = {name: reward * payments[name] * weight for name, weight in weights.items()}
-    unit = rounds * multiple
-    pay = {name: amount // unit for name, amount in exact.items()}
-    left = sum(exact.values()) // unit - sum(pay.values())
-    by_remainder = sorted(exact, key=lambda name: (-(exact[name] % unit), name))
+    tx = rounds * multiple
+    pay = {name: amount // tx for name, amount in exact.items()}
+    left = sum(exact.values()) // tx - sum(pay.values())
+    by_remainder = sorted(exact, key=lambda name: (-(exact[name] % tx), name))
     for name in by_remainder[:left]:
         pay[name] += 1
     return pay

@@ -1,6 +1,6 @@
 """What other rewards would buy, for a buyer who has not settled yet.
 
-The answer rests on values that owners told the market, and must not tell the buyer a single one.
+The result rests on values that owners reported, and must not tell the buyer a single one.
 So it takes five of them who take part, new ones count five at a time, and numbers are rounded: one
 more value never shows for itself. That is a rule of thumb and no differential privacy: whoever has
 devices of its own among the five knows more.
@@ -8,25 +8,27 @@ devices of its own among the five knows more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence  # noqa: TC003 - read by web.shapes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedbourse.errors import Conflict, InvalidInput
 from fedbourse.game import ACCURACY_MODELS, Stream
 from fedbourse.game import what_if as game_what_if
-from fedbourse.market.offers import accuracy_of, assumed_values, told_in, training_of
+from fedbourse.market.offers import accuracy_of, assumed_values, training_of, value_stream
+from fedbourse.market.records import State
 from fedbourse.market.service import show
-from fedbourse.market.task import State
 from fedbourse.units import REWARD_MAX, REWARD_MIN, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from fedbourse.game import WhatIf
     from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Unit
-    from fedbourse.market.task import Task
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import Task
 
 REWARDS_MAX = 200
 GROUP = 5
@@ -34,6 +36,39 @@ GROUP = 5
 _DIGITS = 3
 _ACCURACY_DECIMALS = 4
 _STATES = (State.DRAFT, State.OPEN, State.ANNOUNCED)
+Basis = Literal["reported", "assumed"]
+
+
+@dataclass(frozen=True)
+class ModelWhatIf:
+    """What rewards would buy, by one accuracy model."""
+
+    model: str
+    accuracy: Sequence[float]
+    """One for each reward."""
+    utility: Sequence[float]
+    """The buyer's, in credits: accuracy value times accuracy, less the reward."""
+    best_reward: float
+    """The best of all rewards, in credits; 0 where none pays."""
+    best_utility: float
+
+
+@dataclass(frozen=True)
+class WhatIfDocument:
+    """What rewards would buy. A number that rests on owners' values is shown rounded."""
+
+    task: str
+    basis: Basis
+    why: str
+    """Whose values it rests on, and why."""
+    owners: int
+    participants: int
+    """How many owners would take part, at every reward."""
+    rewards: Sequence[float]
+    """In credits."""
+    total_budgets: Sequence[float]
+    """P, one for each reward."""
+    models: Sequence[ModelWhatIf]
 
 
 def rewards_in(text: str) -> list[float]:
@@ -57,13 +92,18 @@ def rewards_in(text: str) -> list[float]:
 
 
 def of_task(
-    unit: Unit, caller: Caller, task_id: str, *, rewards: Sequence[float], owners: int | None = None
-) -> dict[str, Any]:
+    tx: Transaction,
+    caller: Caller,
+    task_id: str,
+    *,
+    rewards: Sequence[float],
+    owners: int | None = None,
+) -> WhatIfDocument:
     """Return what rewards would buy: for the task's buyer, auditors and the operator.
 
     ``owners`` asks for as many with values as the card assumes them, whatever owners told.
     """
-    task = show(unit.task(task_id), caller)
+    task = show(tx.task(task_id), caller)
     if caller.party != task.buyer:
         caller.require("auditor", "operator")
     if task.state not in _STATES:
@@ -74,40 +114,38 @@ def of_task(
         raise InvalidInput(
             "the card states no assumptions; a what-if needs them, for what accuracy is worth"
         )
-    interested, told = unit.count_interests(task.id), unit.count_reported(task.id)
-    if owners is None and told >= GROUP:
-        used = told - told % GROUP
-        found = _bought(task, _first_told(unit, task, used), rewards)
-        if found.participants >= GROUP:
+    interested, reports = tx.count_interests(task.id), tx.count_reported(task.id)
+    if owners is None and reports >= GROUP:
+        used = reports - reports % GROUP
+        result = _bought(task, _first_reported(tx, task, used), rewards)
+        if result.participants >= GROUP:
             why = f"the values that {used} of {interested} owners told"
-            return _document(task, "reported", why, found, round_off=True)
+            return _document(task, "reported", why, result, round_off=True)
         reason = f"of {used} owners who told theirs fewer than {GROUP} would take part"
     elif owners is None:
-        reason = f"{told} of {interested} told theirs, {GROUP} are needed"
+        reason = f"{reports} of {interested} told theirs, {GROUP} are needed"
     else:
         reason = "as asked for"
     count = owners or max(interested, task.card.min_participants)
-    said = task.card.assumptions
+    assumptions = task.card.assumptions
     why = (
-        f"{count} owners with values spread evenly over {said.values_low:g} to "
-        f"{said.values_high:g}: {reason}"
+        f"{count} owners with values spread evenly over {assumptions.values_low:g} to "
+        f"{assumptions.values_high:g}: {reason}"
     )
-    found = _bought(task, assumed_values(task.card, count), rewards)
-    return _document(task, "assumed", why, found, round_off=False)
+    result = _bought(task, assumed_values(task.card, count), rewards)
+    return _document(task, "assumed", why, result, round_off=False)
 
 
-def _first_told(unit: Unit, task: Task, count: int) -> Stream:
+def _first_reported(tx: Transaction, task: Task, count: int) -> Stream:
     """Return the values that were told first, in the order of owners."""
-    last = unit.report_number(task.id, count)
+    last = tx.report_number(task.id, count)
 
     def read() -> Iterator[tuple[tuple[Any, ...], ...]]:
-        for values, owners, moments in unit.columns(
-            "interests", task.id, "value", "owner", "at_ms"
-        ):
-            came = zip(values, moments, owners, strict=True)
-            yield (tuple(v if (at, who) <= last else None for v, at, who in came),)
+        for values, owners, moments in tx.columns("interests", task.id, "value", "owner", "at_ms"):
+            rows = zip(values, moments, owners, strict=True)
+            yield (tuple(v if (at, who) <= last else None for v, at, who in rows),)
 
-    return told_in(read)
+    return value_stream(read)
 
 
 def _bought(task: Task, values: Stream, rewards: Sequence[float]) -> WhatIf:
@@ -116,45 +154,45 @@ def _bought(task: Task, values: Stream, rewards: Sequence[float]) -> WhatIf:
         values,
         training_of(task.card),
         rewards=np.array(rewards),
-        weight=task.card.assumed.weight,
+        accuracy_value=task.card.assumed.accuracy_value,
         accuracy=models,
     )
 
 
 def _document(
-    task: Task, basis: str, why: str, found: WhatIf, *, round_off: bool
-) -> dict[str, Any]:
-    weight = task.card.assumed.weight
-    per_credit = float(found.total_budgets[0] / found.rewards[0])
+    task: Task, basis: Basis, why: str, result: WhatIf, *, round_off: bool
+) -> WhatIfDocument:
+    accuracy_value = task.card.assumed.accuracy_value
+    per_credit = float(result.total_budgets[0] / result.rewards[0])
     if round_off:
         per_credit = _rounded(per_credit)
     models = []
-    for name, accuracies in found.accuracy.items():
-        reward, utility = found.best[name]
-        accuracy, best_accuracy = accuracies, (utility + reward) / weight
+    for name, accuracies in result.accuracy.items():
+        reward, utility = result.best[name]
+        accuracy, best_accuracy = accuracies, (utility + reward) / accuracy_value
         if round_off:  # utilities as well: they tell the accuracy
             reward = _rounded(reward)
             accuracy = accuracies.round(_ACCURACY_DECIMALS)
             best_accuracy = round(best_accuracy, _ACCURACY_DECIMALS)
         models.append(
-            {
-                "model": name,
-                "accuracy": accuracy.tolist(),
-                "utility": (weight * accuracy - found.rewards).tolist(),
-                "best_reward": reward,
-                "best_utility": weight * best_accuracy - reward,
-            }
+            ModelWhatIf(
+                model=name,
+                accuracy=accuracy.tolist(),
+                utility=(accuracy_value * accuracy - result.rewards).tolist(),
+                best_reward=reward,
+                best_utility=accuracy_value * best_accuracy - reward,
+            )
         )
-    return {
-        "task": task.id,
-        "basis": basis,
-        "why": why,
-        "owners": found.owners,
-        "participants": found.participants,
-        "rewards": found.rewards.tolist(),
-        "total_budgets": (per_credit * found.rewards).tolist(),
-        "models": models,
-    }
+    return WhatIfDocument(
+        task=task.id,
+        basis=basis,
+        why=why,
+        owners=result.owners,
+        participants=result.participants,
+        rewards=result.rewards.tolist(),
+        total_budgets=(per_credit * result.rewards).tolist(),
+        models=models,
+    )
 
 
 def _rounded(number: float) -> float:

@@ -1,7 +1,7 @@
 """Privacy in zCDP: what noise costs, noise that costs it, and a filter that never lets out more."""
 
 from fedbourse.privacy.fast_noise import FastNoise
-from fedbourse.privacy.filter import Account, Filter, Question, Store
+from fedbourse.privacy.filter import Account, Filter, RoundRequest, SpendStorage
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.noise import ExactNoise, Noise, NoNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
@@ -24,9 +24,9 @@ __all__ = [
     "MemoryStore",
     "NoNoise",
     "Noise",
-    "Question",
+    "RoundRequest",
     "SimulatedNoise",
-    "Store",
+    "SpendStorage",
     "Terms",
     "compose",
     "epsilon",

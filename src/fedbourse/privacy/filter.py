@@ -1,13 +1,13 @@
-"""The filter: what a device lets out, and what it refuses.
+"""The privacy filter: what a device releases, and what it refuses.
 
-The order is always the same: **charge** durably, **draw** the noise, **store** the answer, **send**
+The order is always the same: **charge** durably, **draw** the noise, **store** the update, **send**
 it. Killed anywhere in between, a device has charged for at least all that it ever sent:
 
 - killed before the charge: nothing happened;
-- charged, no answer stored: nothing was sent, and the same question may be drawn for again;
-- answer stored: the same question gets that answer again, never fresh noise.
+- charged, no update stored: nothing was sent, and noise may be drawn again for the same request;
+- update stored: the same round request gets that update again, never fresh noise.
 
-The rules are pure: they take an account and return the account that follows, or refuse.
+The rules are pure: they take an account and return the next account, or refuse.
 """
 
 from __future__ import annotations
@@ -28,41 +28,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a server asks: a round of a task, about a model."""
+class RoundRequest:
+    """What a device is asked in a round: an update for a model."""
 
     task: str
     terms: str
-    """The digest of the terms that the server thinks were signed."""
+    """The digest of the signed terms, as the server has them."""
     round: int
     model: str
-    """The digest of the model that the question is about."""
+    """The digest of the model."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no question: it comes from somebody who is not trusted."""
         for name in ("task", "terms", "model"):
-            if not isinstance(getattr(self, name), str):
-                raise InvalidInput(
-                    f"a question's {name} must be text; found {getattr(self, name)!r:.60}"
-                )
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise InvalidInput(f"a round request's {name} must be text; found {value!r:.60}")
         if isinstance(self.round, bool) or not isinstance(self.round, int):
-            raise InvalidInput(f"a question's round must be whole; found {self.round!r:.60}")
+            raise InvalidInput(f"a round request's round must be whole; found {self.round!r:.60}")
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a device knows of one task that it sold privacy to."""
+    """A device's record of one task that it sells privacy to."""
 
     terms: Terms
     charged: int = 0
-    """The rounds paid for in privacy, answered or not."""
-    last: Question | None = None
-    """The last question charged for."""
+    """The rounds charged for, whether or not an update was sent."""
+    last: RoundRequest | None = None
+    """The last round request that was charged for."""
     closed: bool = False
 
     @property
     def spent(self) -> Fraction:
-        """Return the privacy that is gone, exactly: rounds times what each may cost."""
+        """Return the privacy spent, exactly: rounds times what each may cost."""
         return self.charged * self.terms.exact_round_rho
 
     @property
@@ -71,7 +69,7 @@ class Account:
         return self.spent if self.closed else self.terms.exact_rho
 
 
-class Books(Protocol):
+class SpendRecords(Protocol):
     """The accounts of a device, inside one transaction."""
 
     def accounts(self) -> Iterable[Account]:
@@ -81,110 +79,120 @@ class Books(Protocol):
         """Return one task's account."""
 
     def put(self, account: Account) -> None:
-        """Write an account, in the place of the one with the same task."""
+        """Write an account, in place of the one with the same task."""
 
-    def answer(self, task: str) -> bytes | None:
-        """Return the answer stored for the task's last question."""
+    def update(self, task: str) -> bytes | None:
+        """Return the stored update for the task's last round request."""
 
-    def put_answer(self, task: str, answer: bytes | None) -> None:
-        """Store the answer to the task's last question; None forgets the one before."""
+    def put_update(self, task: str, update: bytes | None) -> None:
+        """Store the update for the task's last round request; None deletes the one before."""
 
 
-class Store(Protocol):
-    """Where accounts are kept."""
+class SpendStorage(Protocol):
+    """Durable storage of accounts."""
 
-    def transaction(self) -> AbstractContextManager[Books]:
-        """Open the books for one caller alone: at its end all is durable, if it fails nothing."""
+    def transaction(self) -> AbstractContextManager[SpendRecords]:
+        """Open the books for one caller alone; commit durably at the end, or not at all."""
 
 
 class Filter:
-    """A device's guard: every answer passes through it, or does not leave."""
+    """A device's privacy filter: no update leaves without passing it."""
 
-    def __init__(self, store: Store, *, lifetime_cap: float) -> None:
-        """Guard a store under a cap on all that may ever be spent, in zCDP."""
+    def __init__(self, store: SpendStorage, *, lifetime_cap: float) -> None:
         self._store = store
         self.lifetime_cap = number("lifetime_cap", lifetime_cap, at_least=0)
 
     def agree(self, terms: Terms) -> None:
         """Reserve a task's whole budget under the lifetime cap. Agreeing twice changes nothing."""
         with self._store.transaction() as books:
-            known = books.account(terms.task)
-            if known is None:
+            account = books.account(terms.task)
+            if account is None:
                 books.put(reserve(terms, books.accounts(), self.lifetime_cap))
             else:
-                same_terms(known, terms.digest)
+                same_terms(account, terms.digest)
 
-    def answer(self, question: Question, draw: Callable[[], bytes], *, cost: float) -> bytes:
+    def update(
+        self, round_request: RoundRequest, draw: Callable[[], bytes], *, cost: float
+    ) -> bytes:
         """Charge, draw, store, and return what may be sent; ``draw`` runs at most once.
 
         ``cost`` is what the noise that ``draw`` adds costs in zCDP, by its own proof.
         """
-        kept = self.charge(question, cost=cost)
-        return self.keep(question, draw()) if kept is None else kept
+        stored = self.charge(round_request, cost=cost)
+        return self.keep(round_request, draw()) if stored is None else stored
 
-    def check(self, question: Question, *, cost: float) -> bytes | None:
-        """Refuse what ``charge`` would refuse; return the stored answer where there is one."""
+    def check(self, round_request: RoundRequest, *, cost: float) -> bytes | None:
+        """Refuse what ``charge`` would refuse; return the stored update where there is one."""
         with self._store.transaction() as books:
-            account, charged = self._charged(books, question, cost)
-            return books.answer(question.task) if charged is account else None
+            account, charged = self._charged(books, round_request, cost)
+            return books.update(round_request.task) if charged is account else None
 
-    def charge(self, question: Question, *, cost: float) -> bytes | None:
-        """Charge durably for a question; return the stored answer where there is one already."""
+    def charge(self, round_request: RoundRequest, *, cost: float) -> bytes | None:
+        """Charge durably for a round request; return the stored update if there is one already."""
         with self._store.transaction() as books:
-            account, charged = self._charged(books, question, cost)
+            account, charged = self._charged(books, round_request, cost)
             if charged is account:
-                return books.answer(question.task)
-            books.put_answer(question.task, None)
+                return books.update(round_request.task)
+            books.put_update(round_request.task, None)
             books.put(charged)
             return None
 
-    def _charged(self, books: Books, question: Question, cost: float) -> tuple[Account, Account]:
+    def _charged(
+        self, books: SpendRecords, round_request: RoundRequest, cost: float
+    ) -> tuple[Account, Account]:
         """Return a task's account before and after a charge."""
-        account = books.account(question.task)
-        if account is None:
-            raise Refused("unknown-task", f"no terms were agreed for task {question.task!r}")
-        return account, charge(account, question, cost, books.accounts(), self.lifetime_cap)
+        account = _agreed(books, round_request.task)
+        return account, charge(account, round_request, cost, books.accounts(), self.lifetime_cap)
 
-    def keep(self, question: Question, answer: bytes) -> bytes:
-        """Store the answer to the question that was charged for last; return what may be sent.
+    def keep(self, round_request: RoundRequest, update: bytes) -> bytes:
+        """Store the update for the last charged round request; return what may be sent.
 
-        Where two threads drew for one question, the first answer stored is the only one to leave.
+        Where two threads drew noise for one request, only the first stored update ever leaves.
         """
         with self._store.transaction() as books:
-            account = books.account(question.task)
-            if account is None or account.last != question:
-                raise Refused("not-charged", f"round {question.round} was not charged for last")
+            account = books.account(round_request.task)
+            if account is None or account.last != round_request:
+                raise Refused(
+                    "not-charged", f"round {round_request.round} was not charged for last"
+                )
             still_open(account)
-            kept = books.answer(question.task)
-            if kept is None:
-                books.put_answer(question.task, answer)
-            return answer if kept is None else kept
+            stored = books.update(round_request.task)
+            if stored is None:
+                books.put_update(round_request.task, update)
+            return update if stored is None else stored
 
     def close(self, task: str) -> None:
-        """End a task: it gets no more answers, and what it did not spend is free again."""
+        """End a task: it gets no more updates, and what it did not spend is free again."""
         with self._store.transaction() as books:
-            account = books.account(task)
-            if account is None:
-                raise Refused("unknown-task", f"no terms were agreed for task {task!r}")
-            books.put(replace(account, closed=True))
-            books.put_answer(task, None)
+            books.put(replace(_agreed(books, task), closed=True))
+            books.put_update(task, None)
 
     def accounts(self) -> list[Account]:
-        """Return what was sold to whom, and how much of it is spent."""
+        """Return every account."""
         with self._store.transaction() as books:
             return list(books.accounts())
 
 
+def _agreed(books: SpendRecords, task: str) -> Account:
+    account = books.account(task)
+    if account is None:
+        raise Refused("unknown-task", f"no terms were agreed for task {task!r}")
+    return account
+
+
+def _committed(accounts: Iterable[Account]) -> Fraction:
+    return sum((account.committed for account in accounts), Fraction(0))
+
+
 def left_of(lifetime_cap: float, accounts: Iterable[Account]) -> float:
-    """Return what is neither spent nor promised of a cap, rounded down so that it does fit."""
-    committed = sum((each.committed for each in accounts), Fraction(0))
-    left = max(Fraction(0), Fraction(lifetime_cap) - committed)
+    """Return the part of a cap that is neither spent nor reserved, rounded down."""
+    left = max(Fraction(0), Fraction(lifetime_cap) - _committed(accounts))
     return math.nextafter(float(left), 0.0) if float(left) > left else float(left)
 
 
 def reserve(terms: Terms, accounts: Iterable[Account], lifetime_cap: float) -> Account:
     """Return a new account, if its whole budget fits under the lifetime cap beside all others."""
-    committed = sum((account.committed for account in accounts), Fraction(0))
+    committed = _committed(accounts)
     if committed + terms.exact_rho > Fraction(lifetime_cap):
         raise Refused(
             "over-cap",
@@ -196,48 +204,48 @@ def reserve(terms: Terms, accounts: Iterable[Account], lifetime_cap: float) -> A
 
 def charge(
     account: Account,
-    question: Question,
+    round_request: RoundRequest,
     cost: float,
     accounts: Iterable[Account],
     lifetime_cap: float,
 ) -> Account:
-    """Return the account after a charge; the same one where this question was charged before."""
+    """Return the account after a charge; the same one where this request was charged before."""
     terms = account.terms
-    same_terms(account, question.terms)
+    same_terms(account, round_request.terms)
     still_open(account)
-    if not 0 <= question.round < terms.rounds:
+    if not 0 <= round_request.round < terms.rounds:
         raise Refused(
             "beyond-rounds",
-            f"round {question.round} lies outside the {terms.rounds} rounds agreed, "
+            f"round {round_request.round} lies outside the {terms.rounds} rounds agreed, "
             f"0 to {terms.rounds - 1}",
         )
     last = account.last
-    if last is not None and question.round == last.round:
-        if question.model != last.model:
+    if last is not None and round_request.round == last.round:
+        if round_request.model != last.model:
             raise Refused(
                 "other-model",
-                f"round {question.round} was asked about another model before; "
-                "a second answer would cost privacy again",
+                f"round {round_request.round} was requested for another model before; "
+                "a second update would cost privacy again",
             )
         return account
-    if last is not None and question.round < last.round:
+    if last is not None and round_request.round < last.round:
         raise Refused(
-            "past-round", f"round {question.round} is over; the last was round {last.round}"
+            "past-round", f"round {round_request.round} is over; the last was round {last.round}"
         )
     if not cost <= terms.round_rho or account.charged >= terms.rounds:  # NaN is refused too
         raise Refused(
             "over-budget",
-            f"the answer would cost {cost:.6g} after {float(account.spent):.6g} spent; the budget "
+            f"the update would cost {cost:.6g} after {float(account.spent):.6g} spent; the budget "
             f"is {terms.rho:.6g}, {terms.round_rho:.6g} a round",
         )
     spent = sum((other.spent for other in accounts), Fraction(0))
     if spent + terms.exact_round_rho > Fraction(lifetime_cap):
         raise Refused(
             "over-cap",
-            f"the answer would cost {terms.round_rho:.6g}, and {float(spent):.6g} of the lifetime "
+            f"the update would cost {terms.round_rho:.6g}, and {float(spent):.6g} of the lifetime "
             f"cap of {lifetime_cap:g} is spent",
         )
-    return replace(account, charged=account.charged + 1, last=question)
+    return replace(account, charged=account.charged + 1, last=round_request)
 
 
 def same_terms(account: Account, digest: str) -> None:

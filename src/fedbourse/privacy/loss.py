@@ -1,8 +1,8 @@
 """A privacy loss as people read it: an epsilon about one record, and one about the whole owner.
 
 A budget is about neighbours that differ in one record. The same noise protects all m records of an
-owner together too, at m^2 times the rho. Every epsilon that a person is shown comes from here, so
-that none is shown without saying what it is about.
+owner together too, at m^2 times the rho (group privacy). Every epsilon for people comes from here,
+so that each one says what it is about.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DECIMALS_BELOW, _DIGITS_FROM = 100.0, 1e15
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """What answers may reveal, about one record and about the whole owner, in zCDP."""
+    """What updates may reveal, about one record and about the whole owner, in zCDP."""
 
     rho: float
     """About one record."""
@@ -42,7 +42,7 @@ class PrivacyLoss:
 
     @classmethod
     def of(cls, rho: float, *, samples: int) -> PrivacyLoss:
-        """Return the loss of one task, whose answers are means over ``samples`` records.
+        """Return the loss of one task, whose updates are means over ``samples`` records.
 
         >>> print(PrivacyLoss.of(0.1, samples=1000))
         epsilon 1.915 about one record, 102,146 about the whole owner
@@ -92,7 +92,6 @@ class PrivacyLoss:
         }
 
     def __str__(self) -> str:
-        """Return both epsilons as a person reads them."""
         return losses_text(self.document())
 
 

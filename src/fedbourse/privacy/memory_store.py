@@ -1,4 +1,4 @@
-"""A store that lives and dies with its process: for simulated devices."""
+"""A store in memory, for simulated devices."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fedbourse.privacy.filter import Account, Books
+    from fedbourse.privacy.filter import Account, SpendRecords
 
 
 class MemoryStore:
     """Accounts in a dictionary; a transaction that fails leaves them as they were."""
 
     def __init__(self) -> None:
-        """Start without an account."""
         self._lock = RLock()
         self._accounts: dict[str, Account] = {}
-        self._answers: dict[str, bytes] = {}
+        self._updates: dict[str, bytes] = {}
 
     @contextmanager
-    def transaction(self) -> Iterator[Books]:
+    def transaction(self) -> Iterator[SpendRecords]:
         """Open the books for one thread alone."""
         with self._lock:
-            before = self._accounts.copy(), self._answers.copy()
+            before = self._accounts.copy(), self._updates.copy()
             try:
                 yield self
             except BaseException:
-                self._accounts, self._answers = before
+                self._accounts, self._updates = before
                 raise
 
     def accounts(self) -> Iterable[Account]:
@@ -44,13 +43,13 @@ class MemoryStore:
         """Write an account."""
         self._accounts[account.terms.task] = account
 
-    def answer(self, task: str) -> bytes | None:
-        """Return the answer stored for the task's last question."""
-        return self._answers.get(task)
+    def update(self, task: str) -> bytes | None:
+        """Return the stored update for the task's last round request."""
+        return self._updates.get(task)
 
-    def put_answer(self, task: str, answer: bytes | None) -> None:
-        """Store an answer, or forget the one before."""
-        if answer is None:
-            self._answers.pop(task, None)
+    def put_update(self, task: str, update: bytes | None) -> None:
+        """Store an update, or delete the one before."""
+        if update is None:
+            self._updates.pop(task, None)
         else:
-            self._answers[task] = answer
+            self._updates[task] = update

@@ -1,13 +1,13 @@
-"""Noise for answers: exact on a device, simulated in a study; training cannot tell which it has.
+"""Noise for updates: exact on a device, simulated in a study, behind one interface.
 
-**Exact.** Adding a floating-point normal to a floating-point answer leaks through the last bits.
-So a device rounds its answer to a grid that depends on its terms alone and adds OpenDP's discrete
+**Exact.** Adding a floating-point normal to a floating-point update leaks through the last bits.
+So a device rounds its update to a grid that depends on its terms alone and adds OpenDP's discrete
 Gaussian, whose cost OpenDP's own map proves. What rounding does to the distance between two
-neighbours is charged to the sensitivity D, and sigma grows with it, so that the terms hold:
+neighbours is added to the sensitivity D, and sigma grows with it, so that the terms hold:
 
     D = 2L/m (1 + (d + 8) u)     each record's gradient, clipped in doubles (u = 2^-53)
       + 2 (m + 8) u L            the sum of m of them, in any order
-      + sqrt(d) grid             both answers rounded to the grid
+      + sqrt(d) grid             both updates rounded to the grid
 
 For L = 1, m = 1000, d = 1000 that is 1.4e-8 of 2L/m.
 """
@@ -15,6 +15,7 @@ For L = 1, m = 1000, d = 1000 that is 1.4e-8 of 2L/m.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from fedbourse.errors import InvalidInput, InvalidNumber
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -39,7 +40,7 @@ CLIP_MIN, CLIP_MAX = 1e-6, 1e6
 
 
 class Noise(Protocol):
-    """Noise for the answers of some owners, each with terms of its own."""
+    """Noise for the updates of some owners, each with terms of its own."""
 
     @property
     def scales(self) -> FloatArray:
@@ -47,75 +48,51 @@ class Noise(Protocol):
 
     @property
     def costs(self) -> FloatArray:
-        """Return what one answer costs each owner, in zCDP."""
+        """Return what one update costs each owner, in zCDP."""
 
-    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
-        """Return the answers (one row for each of ``owners``) to round ``number`` with noise."""
+    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Return the updates (one row for each of ``owners``) to round ``number`` with noise."""
 
 
 class NoNoise:
     """No noise at all: for studies of what noise costs. It protects nobody."""
 
     def __init__(self, terms: Sequence[Terms]) -> None:
-        """Take the terms only to count as they would."""
         self.scales = np.array([t.scale for t in terms])
         self.costs = np.array([t.round_rho for t in terms])
 
-    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
-        """Return the answers as they are."""
-        return answers
+    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Return the updates as they are."""
+        return updates
 
 
 class SimulatedNoise:
-    """Seeded normal noise: fast, the same again for the same seed, and no protection at all.
+    """Seeded normal noise: fast, reproducible, and no protection at all.
 
     The noise of a round depends on the seed and the round alone, so that a run can be resumed
-    anywhere, and an owner's noise does not depend on who else answers.
+    anywhere, and an owner's noise does not depend on who else sends an update.
     """
 
     def __init__(self, terms: Sequence[Terms], *, seed: int) -> None:
-        """Take every owner's terms, and where the draws start."""
         self._dimension = one_dimension(terms)
         self._seed = whole_number("seed", seed, at_least=0)
         self.scales = np.array([t.scale for t in terms])
         self.costs = np.array([t.round_rho for t in terms])
 
-    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
+    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
         """Add this round's noise."""
-        check_shape(answers, len(owners), self._dimension)
+        check_shape(updates, len(owners), self._dimension)
         rng = np.random.default_rng([_STREAM, self._seed, number])
         noise = rng.standard_normal((len(self.scales), self._dimension))
         noise *= self.scales[:, None]
         everybody = len(owners) == len(self.scales) and bool((np.diff(owners) == 1).all())
         noise = noise if everybody else noise[owners]
-        noise += answers
+        noise += updates
         return noise
 
 
-class ExactNoise:
-    """The device's mechanism: OpenDP's discrete Gaussian on a grid, from the system's randomness.
-
-    It has no seed. Its cost is what OpenDP proves, never above what the terms allow a round.
-    """
-
-    def __init__(self, terms: Sequence[Terms]) -> None:
-        """Prepare one mechanism for each owner's terms."""
-        one_dimension(terms)
-        self._devices = [_DiscreteGaussian(t) for t in terms]
-        self.scales = np.array([device.scale for device in self._devices])
-        self.costs = np.array([device.cost for device in self._devices])
-
-    def release(self, answers: FloatArray, owners: IntArray, number: int) -> FloatArray:
-        """Add fresh noise; ``number`` plays no part."""
-        check_shape(answers, len(owners), self._devices[0].dimension)
-        noisy = np.empty(answers.shape)
-        for i, owner in enumerate(owners.tolist()):
-            noisy[i] = self._devices[owner].release(answers[i])
-        return noisy
-
-
 def charged_sensitivity(terms: Terms, grid: float) -> float:
-    """Return D: how far one record can move an answer that was computed and rounded in doubles."""
+    """Return D: how far one record can move an update that was computed and rounded in doubles."""
     d, m, L = terms.dimension, terms.samples, terms.clip
     clipped = terms.sensitivity * (1.0 + (d + 8) * _ROUNDING)
     summed = 2.0 * (m + 8) * _ROUNDING * L
@@ -123,7 +100,7 @@ def charged_sensitivity(terms: Terms, grid: float) -> float:
     return (clipped + summed + math.sqrt(d) * grid) * (1.0 + 8 * _ROUNDING)
 
 
-class GridGaussian:
+class GridGaussian(ABC):
     """One owner's grid, and the scale on it that keeps the owner's terms."""
 
     kind = "noise on a grid"
@@ -133,13 +110,12 @@ class GridGaussian:
     """Below it a 64-bit integer cannot hold the noise on such a grid."""
 
     def __init__(self, terms: Terms) -> None:
-        """Choose the grid from the terms alone, never from the data."""
         if terms.round_rho < self.least_round_rho:
             raise InvalidNumber(
                 f"rho / rounds must be at least {self.least_round_rho:.3g} for {self.kind}; "
                 f"found {terms.rho:g} / {terms.rounds}"
             )
-        # Within these what rounding is charged for holds, and an answer's steps fit their type.
+        # Within these the bounds on rounding hold, and an update's steps fit their type.
         number("clip", terms.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         number("samples", terms.samples, at_most=2.0**30)
         self.dimension = terms.dimension
@@ -156,31 +132,62 @@ class GridGaussian:
         """Return what noise of so many steps costs, in zCDP."""
         return (self._distance / steps) ** 2 / 2.0 * (1.0 + 8 * _ROUNDING)
 
-    def steps(self, answer: FloatArray) -> FloatArray:
-        """Return an answer in steps of the grid, if it is one that noise may be added to."""
-        if not np.isfinite(answer).all():
-            raise InvalidInput("an answer must be finite; found NaN or infinity")
+    def steps(self, update: FloatArray) -> FloatArray:
+        """Return an update in steps of the grid; refuse one that is too long or not finite."""
+        if not np.isfinite(update).all():
+            raise InvalidInput("an update must be finite; found NaN or infinity")
         with np.errstate(over="ignore"):  # then the norm is infinite, and refused
-            norm = float(np.linalg.norm(answer))
+            norm = float(np.linalg.norm(update))
         if norm > self._norm_limit:
             raise InvalidInput(
-                f"an answer's norm must be at most the clip, {self._norm_limit:g}; it is longer"
+                f"an update's norm must be at most the clip, {self._norm_limit:g}; found {norm:g}"
             )
-        rounded: FloatArray = np.rint(answer / self.grid)
+        rounded: FloatArray = np.rint(update / self.grid)
         return rounded
+
+    @abstractmethod
+    def release(self, update: FloatArray) -> FloatArray:
+        """Return the update with fresh noise, a multiple of the grid in every coordinate."""
+
+
+class GridNoise:
+    """Fresh noise from the system's randomness, on a grid for each owner. It has no seed."""
+
+    def __init__(self, terms: Sequence[Terms], mechanism: Callable[[Terms], GridGaussian]) -> None:
+        self._dimension = one_dimension(terms)
+        self._mechanisms = [mechanism(t) for t in terms]
+        self.scales = np.array([each.scale for each in self._mechanisms])
+        self.costs = np.array([each.cost for each in self._mechanisms])
+
+    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Add fresh noise; ``number`` plays no part."""
+        check_shape(updates, len(owners), self._dimension)
+        noisy = np.empty(updates.shape)
+        for i, owner in enumerate(owners.tolist()):
+            noisy[i] = self._mechanisms[owner].release(updates[i])
+        return noisy
+
+
+class ExactNoise(GridNoise):
+    """The device's noise: OpenDP's discrete Gaussian.
+
+    Its cost is what OpenDP proves, never above what the terms allow a round.
+    """
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        super().__init__(terms, _DiscreteGaussian)
 
 
 class _DiscreteGaussian(GridGaussian):
-    """One owner's mechanism, whose cost OpenDP proves."""
+    """One owner's noise, whose cost OpenDP proves."""
 
     def _cost(self, steps: float) -> float:
         self._measurement = _opendp_gaussian(self.dimension, steps)
         return float(self._measurement.map(self._distance))
 
-    def release(self, answer: FloatArray) -> FloatArray:
-        """Return the answer with noise, a multiple of the grid in every coordinate."""
+    def release(self, update: FloatArray) -> FloatArray:
         # OpenDP would turn NaN into 0 and take any length: steps() refuses both.
-        noisy = np.array(self._measurement(self.steps(answer).astype(np.int64).tolist()))
+        noisy = np.array(self._measurement(self.steps(update).astype(np.int64).tolist()))
         return noisy.astype(np.float64) * self.grid
 
 
@@ -205,11 +212,11 @@ def one_dimension(terms: Sequence[Terms]) -> int:
     return dimensions.pop()
 
 
-def check_shape(answers: FloatArray, owners: int, dimension: int) -> None:
-    """Refuse answers of another type or shape."""
-    if answers.dtype != np.float64:
-        raise InvalidInput(f"answers must be doubles; found {answers.dtype}")
-    if answers.shape != (owners, dimension):
+def check_shape(updates: FloatArray, owners: int, dimension: int) -> None:
+    """Refuse updates of another type or shape."""
+    if updates.dtype != np.float64:
+        raise InvalidInput(f"updates must be doubles; found {updates.dtype}")
+    if updates.shape != (owners, dimension):
         raise InvalidInput(
-            f"answers must have the shape {(owners, dimension)}; found {answers.shape}"
+            f"updates must have the shape {(owners, dimension)}; found {updates.shape}"
         )

@@ -13,7 +13,7 @@ from fedbourse.errors import InvalidInput
 from fedbourse.privacy.zcdp import noise_scale
 from fedbourse.units import number, whole_number
 
-_COUNTED = 2.0**53  # beyond it a double is no count any more
+_COUNT_MAX = 2.0**53  # beyond it a double does not hold every whole number
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,26 @@ class Terms:
     rho: float
     """The budget that is sold, in zCDP."""
     rounds: int
-    """T, the most answers that the owner will give."""
+    """T, the largest number of updates that the owner sends."""
     dimension: int
-    """d, the length of an answer."""
+    """d, the length of an update."""
     samples: int
-    """m, the records that each answer is the mean of."""
+    """m, the records that each update is the mean of."""
     clip: float = 1.0
     """L, the norm that each record's gradient is clipped to."""
 
     def __post_init__(self) -> None:
-        """Check every field once."""
         if not isinstance(self.task, str) or not self.task:
             raise InvalidInput(f"task must be a name; found {self.task!r:.60}")
         object.__setattr__(self, "rho", number("rho", self.rho, above=0))
         object.__setattr__(self, "clip", number("clip", self.clip, above=0))
         for name in ("rounds", "dimension", "samples"):
-            counted = number(name, getattr(self, name), at_least=1, at_most=_COUNTED)
-            object.__setattr__(self, name, whole_number(name, counted, at_least=1))
+            count = number(name, getattr(self, name), at_least=1, at_most=_COUNT_MAX)
+            object.__setattr__(self, name, whole_number(name, count, at_least=1))
 
     @property
     def sensitivity(self) -> float:
-        """Return 2 L / m: how far exchanging one record moves an answer, before any rounding."""
+        """Return 2 L / m: how far exchanging one record moves an update, before any rounding."""
         return 2.0 * self.clip / self.samples
 
     @cached_property
@@ -60,7 +59,7 @@ class Terms:
 
     @cached_property
     def round_rho(self) -> float:
-        """Return what one answer may cost: rho / T, rounded down so that T of them stay within."""
+        """Return what one update may cost: rho / T, rounded down so that T of them stay within."""
         cost = self.rho / self.rounds
         while Fraction(cost) * self.rounds > Fraction(self.rho):
             cost = math.nextafter(cost, 0.0)
@@ -73,7 +72,7 @@ class Terms:
 
     @cached_property
     def exact_round_rho(self) -> Fraction:
-        """Return what one answer may cost as the fraction that it is."""
+        """Return what one update may cost as the fraction that it is."""
         return Fraction(self.round_rho)
 
     @cached_property

@@ -27,7 +27,7 @@ DELTA = 1e-5
 
 _KNOTS = 256  # budgets at which a long column of epsilons is computed; see _lines
 _LEAST_DELTA = 1e-300
-_SMALLEST, _LARGEST = 1e-30, 1e5  # budgets that dp-accounting is asked about
+_SMALLEST, _LARGEST = 1e-30, 1e5  # budgets that are given to dp-accounting
 
 
 @overload
@@ -41,11 +41,11 @@ def noise_scale(
 def noise_scale(
     rho: float | FloatArray, *, clip: float, samples: float | FloatArray, iterations: int
 ) -> float | FloatArray:
-    """Return the standard deviation of the noise in each coordinate of each answer.
+    """Return the standard deviation of the noise in each coordinate of each update.
 
-    An answer is the mean of ``samples`` gradients, each clipped to norm ``clip``: exchanging ONE
+    An update is the mean of ``samples`` gradients, each clipped to norm ``clip``: exchanging ONE
     RECORD moves it by at most 2 clip / samples. Gaussian noise of this scale then costs
-    rho / iterations of zCDP an answer, rho in all. A whole owner's data is samples^2 times dearer.
+    rho / iterations of zCDP an update, rho in all, and samples^2 times as much about a whole owner.
 
     >>> noise_scale(0.1, clip=1.0, samples=1000, iterations=500)
     0.1
@@ -57,10 +57,8 @@ def noise_scale(
         np.broadcast_shapes(budgets.shape, records.shape)
     except (TypeError, ValueError):
         raise InvalidNumber("rho and samples must be numbers, or arrays of one length") from None
-    for name, array in (("rho", budgets), ("samples", records)):
-        wrong = array[~((array > 0) & np.isfinite(array))]
-        if wrong.size:
-            raise InvalidNumber(f"{name} must be a finite number above 0; found {wrong[0]:g}")
+    _refuse_not_positive("rho", budgets)
+    _refuse_not_positive("samples", records)
     # Two roots, not the root of a quotient, which overflows for the smallest budgets.
     scale = clip / records * (np.sqrt(2.0 * iterations) / np.sqrt(budgets))
     return scale if scale.ndim else float(scale)
@@ -78,7 +76,7 @@ def compose(rhos: Iterable[float]) -> float:
 def whole_owner(rho: float, *, samples: int) -> float:
     """Return what a budget about one record costs when all of an owner's records may change.
 
-    Exchanging m records moves an answer m times as far, and zCDP grows with the square.
+    Exchanging m records moves an update m times as far, and zCDP grows with the square.
 
     >>> whole_owner(0.1, samples=1000)
     100000.0
@@ -102,13 +100,13 @@ def epsilon(*, rho: float | FloatArray, delta: float) -> float | FloatArray:
     """
     delta = _delta(delta)
     budgets = _budgets(rho)
-    different = np.unique(np.clip(budgets, _SMALLEST, _LARGEST))
-    knots = different
-    if len(different) > _KNOTS:
-        knots = np.geomspace(different[0], different[-1], _KNOTS)
-    found = _lines(different, *_tangents(knots, delta), knots) if len(different) else different
-    proved = found[np.searchsorted(different, np.clip(budgets, _SMALLEST, _LARGEST))]
-    # Bun and Steinke's bound: looser, but for huge budgets, which dp-accounting is not asked about.
+    distinct, places = np.unique(np.clip(budgets, _SMALLEST, _LARGEST), return_inverse=True)
+    knots = distinct
+    if len(distinct) > _KNOTS:
+        knots = np.geomspace(distinct[0], distinct[-1], _KNOTS)
+    bounds = _lines(distinct, *_tangents(knots, delta), knots) if len(distinct) else distinct
+    proved = bounds[places].reshape(budgets.shape)
+    # Bun and Steinke's bound: looser, but for huge budgets, beyond those given to dp-accounting.
     plain = budgets + 2.0 * np.sqrt(budgets) * math.sqrt(-math.log(delta))
     result = np.where(budgets > _LARGEST, plain, np.minimum(proved, plain))
     return result if result.ndim else float(result)
@@ -117,8 +115,8 @@ def epsilon(*, rho: float | FloatArray, delta: float) -> float | FloatArray:
 def gaussian_epsilon(*, rho: float, delta: float) -> float:
     """Return the smallest epsilon of continuous Gaussian noise that costs rho: exact, not a bound.
 
-    A device's noise is discrete, so ``epsilon`` is the one to promise; this one shows how much
-    that proof leaves on the table.
+    A device's noise is discrete, so ``epsilon`` is the one to promise; this one shows how loose
+    that bound is.
 
     >>> round(gaussian_epsilon(rho=0.1, delta=1e-5), 3)
     1.76
@@ -136,17 +134,17 @@ def rho_for(*, epsilon: float, delta: float) -> float:
     >>> round(rho_for(epsilon=1.0, delta=1e-5), 4)
     0.0306
     """
-    wanted, delta = number("epsilon", epsilon, above=0), _delta(delta)
+    target, delta = number("epsilon", epsilon, above=0), _delta(delta)
     low, high = math.log(_SMALLEST), math.log(_LARGEST)
     least, most = _epsilon(_SMALLEST, delta), _epsilon(_LARGEST, delta)
-    if not least <= wanted <= most:
+    if not least <= target <= most:
         raise InvalidNumber(
             f"epsilon must lie between {least:.3g} and {most:.6g} at delta {delta:g}; "
             f"found {epsilon:g}"
         )
     for _ in range(100):  # down to neighbouring doubles; the low end always keeps the promise
         middle = (low + high) / 2
-        if _epsilon(math.exp(middle), delta) <= wanted:
+        if _epsilon(math.exp(middle), delta) <= target:
             low = middle
         else:
             high = middle
@@ -166,10 +164,8 @@ def _tangents(rhos: FloatArray, delta: float) -> tuple[list[float], list[float]]
     for rho in rhos.tolist():
         # The best order lies a little below this one (far below where rho is tiny).
         about = math.sqrt(-math.log(delta) / rho)
-        tried = 1.0 + np.maximum(about * np.geomspace(0.05, 2.0, 400), 0.0101)
-        accountant = rdp.RdpAccountant(
-            tried.tolist(), dp_accounting.NeighboringRelation.REPLACE_ONE
-        )
+        grid = 1.0 + np.maximum(about * np.geomspace(0.05, 2.0, 400), 0.0101)
+        accountant = rdp.RdpAccountant(grid.tolist(), dp_accounting.NeighboringRelation.REPLACE_ONE)
         accountant.compose(dp_accounting.ZCDpEvent(rho))
         best, order = accountant.get_epsilon_and_optimal_order(delta)
         epsilons.append(float(best))
@@ -202,10 +198,14 @@ def _budgets(rho: float | FloatArray) -> FloatArray:
         budgets = np.asarray(rho, float)
     except (TypeError, ValueError):
         raise InvalidNumber(f"rho must be a number or an array; found {rho!r:.60}") from None
-    wrong = budgets[~((budgets > 0) & np.isfinite(budgets))]
-    if wrong.size:
-        raise InvalidNumber(f"rho must be a finite number above 0; found {wrong[0]:g}")
+    _refuse_not_positive("rho", budgets)
     return budgets
+
+
+def _refuse_not_positive(name: str, array: FloatArray) -> None:
+    wrong = array[~((array > 0) & np.isfinite(array))]
+    if wrong.size:
+        raise InvalidNumber(f"{name} must be a finite number above 0; found {wrong[0]:g}")
 
 
 def _delta(delta: float) -> float:

@@ -22,22 +22,22 @@ Numbers = Sequence[float]
 def charts_of(report: Mapping[str, Any]) -> dict[str, Markup]:
     """Return the charts that a report has the numbers for."""
     accuracy, owners = report["accuracy"], report["owners"] or []
-    found = {}
+    charts = {}
     if accuracy["measured"] is not None:
-        found["rounds"] = accuracy_by_round(report)
-        found["predicted"] = predicted_and_measured(report)
+        charts["rounds"] = accuracy_by_round(report)
+        charts["predicted"] = predicted_and_measured(report)
     elif report["rounds"]:
-        found["answers"] = answers_by_round(report)
+        charts["updates"] = updates_by_round(report)
     if len([owner for owner in owners if owner["budget"] is not None]) > 1:
-        found["pay"] = pay_and_budget(report)
-    return found
+        charts["pay"] = pay_and_budget(report)
+    return charts
 
 
 def accuracy_by_round(report: Mapping[str, Any]) -> Markup:
     """Draw the accuracy on the buyer's own records after each round."""
-    seen, levels = _thinned(report["rounds"]), report["accuracy"]["references"]
-    rounds = [each["number"] + 1 for each in seen]
-    measured = [100 * each["accuracy"] for each in seen]
+    shown, levels = _thinned(report["rounds"]), report["accuracy"]["references"]
+    rounds = [each["number"] + 1 for each in shown]
+    measured = [100 * each["accuracy"] for each in shown]
     sheet = Sheet.over(rounds, [*measured, *(100 * level for level in levels.values())], whole=True)
     parts = [sheet.axes("round", "accuracy, %"), sheet.line(rounds, measured, "chart-1")]
     for place, (name, level) in enumerate(levels.items()):
@@ -45,18 +45,18 @@ def accuracy_by_round(report: Mapping[str, Any]) -> Markup:
     return sheet.svg("Accuracy on the buyer's own records, round by round", parts)
 
 
-def answers_by_round(report: Mapping[str, Any]) -> Markup:
-    """Draw how many devices answered each round, of those that signed."""
-    seen = _thinned(report["rounds"])
-    rounds = [each["number"] + 1 for each in seen]
-    answers = [float(each["answers"]) for each in seen]
-    sheet = Sheet.over(rounds, [0.0, *answers, 1.2 * report["participants"]], whole=True)
+def updates_by_round(report: Mapping[str, Any]) -> Markup:
+    """Draw how many updates each round received, beside how many owners signed."""
+    shown = _thinned(report["rounds"])
+    rounds = [each["number"] + 1 for each in shown]
+    updates = [float(each["updates"]) for each in shown]
+    sheet = Sheet.over(rounds, [0.0, *updates, 1.2 * report["participants"]], whole=True)
     parts = [
-        sheet.axes("round", "answers"),
+        sheet.axes("round", "updates"),
         sheet.level(report["participants"], f"all {report['participants']} who signed", "chart-2"),
-        sheet.line(rounds, answers, "chart-1"),
+        sheet.line(rounds, updates, "chart-1"),
     ]
-    return sheet.svg("How many devices answered, round by round", parts)
+    return sheet.svg("How many updates arrived, round by round", parts)
 
 
 def predicted_and_measured(report: Mapping[str, Any]) -> Markup:
@@ -79,14 +79,14 @@ def predicted_and_measured(report: Mapping[str, Any]) -> Markup:
 
 def pay_and_budget(report: Mapping[str, Any]) -> Markup:
     """Draw each participant's pay against its budget: a straight line, for pay is proportional."""
-    known = [owner for owner in report["owners"] if owner["budget"] is not None]
-    budgets = [owner["budget"] for owner in known]
-    pays = [owner["payment_micro"] / 1e6 for owner in known]
+    sellers = [owner for owner in report["owners"] if owner["budget"] is not None]
+    budgets = [owner["budget"] for owner in sellers]
+    pays = [owner["payment_micro"] / 1e6 for owner in sellers]
     sheet = Sheet.over([0.0, *budgets], [0.0, *pays])
     parts = [sheet.axes("budget sold, rho", "pay, credits")]
-    for owner, budget, pay in zip(known, budgets, pays, strict=True):
-        said = f"{owner['owner']}: {budget:.4g} rho, {pay:.6g} credits"
-        parts.append(sheet.dot(budget, pay, "chart-1", said))
+    for owner, budget, pay in zip(sellers, budgets, pays, strict=True):
+        title = f"{owner['owner']}: {budget:.4g} rho, {pay:.6g} credits"
+        parts.append(sheet.dot(budget, pay, "chart-1", title))
     return sheet.svg("Pay of each participant against the budget that it sold", parts)
 
 
@@ -147,7 +147,7 @@ class Sheet:
         return dash + _text((end - 4, above), name, "end")
 
     def upright(self, x: float, name: str, colour: str) -> Markup:
-        """Draw an upright line with its name beside its foot."""
+        """Draw a vertical line with its name beside it."""
         place, _ = self.at(x, self.y[0])
         right = place > WIDTH / 2
         label = _text((place + (-4 if right else 4), _TOP + 8), name, "end" if right else "start")

@@ -18,7 +18,7 @@ from fedbourse.units import credits_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LINES_SHOWN = 20  # of the ledger; all of them are in the JSON document
+_TRANSFERS_SHOWN = 20  # of the ledger; all of them are in the JSON document
 
 
 def trade_page(report: Mapping[str, Any]) -> str:
@@ -32,7 +32,7 @@ def trade_body(report: Mapping[str, Any]) -> Markup:
     template = _environment().get_template("trade_body.html")
     text = template.render(
         report=report,
-        lines_shown=_LINES_SHOWN,
+        transfers_shown=_TRANSFERS_SHOWN,
         charts=charts_of(report),
         unknown=report.get("unknown", ()),
         left_out=report.get("owners_left_out", 0),

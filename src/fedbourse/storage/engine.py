@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fedbourse.errors import CannotWrite, InvalidInput, MissingExtra
-from fedbourse.storage.failures import explainer
+from fedbourse.storage.count_cache import CountCache
+from fedbourse.storage.failures import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,19 +35,20 @@ class Database:
     kind: str
     """sqlite or postgresql."""
     place: str
-    """What people may read of its URL."""
+    """Its name in error sentences, without secrets."""
     writer: Engine
     reader: Engine
     explain: Callable[[BaseException], Exception | None]
     """Turn a driver's error into one of ours."""
+    counts: CountCache = field(default_factory=CountCache)
 
 
 def open_database(url: str, *, wait_s: float, connections: int) -> Database:
-    """Return a database; nothing is asked of it yet, but an SQLite file is made."""
+    """Return a database; it is not connected yet, but an SQLite file is made."""
     parsed = _parsed(url)
     sqlite = parsed.get_backend_name() == "sqlite"
     place, secrets = _place(parsed)
-    explain = explainer(place, secrets)
+    explain_error = partial(explain, place=place, secrets=secrets)
     pool: dict[str, Any] = {
         "pool_size": connections,
         "max_overflow": 0,
@@ -73,14 +75,14 @@ def open_database(url: str, *, wait_s: float, connections: int) -> Database:
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
 
-    def in_our_words(context: ExceptionContext) -> None:
-        # A failed ping makes the pool connect again: nobody needs to hear of it.
-        sentence = None if context.is_pre_ping else explain(context.original_exception)
-        if sentence is not None:
-            raise sentence
+    def raise_explained(context: ExceptionContext) -> None:
+        # After a failed ping the pool just connects again.
+        error = None if context.is_pre_ping else explain_error(context.original_exception)
+        if error is not None:
+            raise error
 
-    event.listen(engine, "handle_error", in_our_words)
-    return Database("sqlite" if sqlite else "postgresql", place, engine, reader, explain)
+    event.listen(engine, "handle_error", raise_explained)
+    return Database("sqlite" if sqlite else "postgresql", place, engine, reader, explain_error)
 
 
 def _need_driver() -> None:
@@ -96,12 +98,12 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError, TypeError, AttributeError):
-        # The URL may hold a password, so that only its beginning is shown.
+        # The URL may hold a password: only its beginning is shown.
         raise InvalidInput(f"{_FORM}; found {str(url).split(':', 1)[0]!r:.20}...") from None
     driver = parsed.drivername
     if driver in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:" or parsed.query or parsed.host:
-            raise InvalidInput(f"{_FORM}; found an SQLite URL that names no file")
+            raise InvalidInput(f"{_FORM}; found an SQLite URL without a file")
         return parsed.set(drivername="sqlite+pysqlite")
     if driver in ("postgresql", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
@@ -109,7 +111,7 @@ def _parsed(url: str) -> URL:
 
 
 def _place(url: URL) -> tuple[str, tuple[str, ...]]:
-    """Return how a database is called before people, and what they must not see."""
+    """Return the name of a database in error sentences, and the secrets to leave out of them."""
     if url.get_backend_name() == "sqlite":
         return f"the database {url.database}", ()
     query = url.query.get("host", "")
@@ -121,25 +123,24 @@ def _place(url: URL) -> tuple[str, tuple[str, ...]]:
 
 
 def _make_private(file: Path) -> None:
-    """Make an SQLite file that only its owner reads; SQLite gives its log the same rights.
+    """Make an SQLite file that only its user may read; SQLite gives its log the same mode.
 
     A file that exists is not opened: closing it again would drop the locks that other connections
     of this process hold on it.
     """
-    with suppress(FileExistsError):
-        try:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise CannotWrite(f"the database {file} cannot be made: {error.strerror}") from error
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise CannotWrite(f"the database {file} cannot be made: {error.strerror}") from error
 
 
 def _prepare_sqlite(raw: sqlite3.Connection, wait_s: float) -> None:
-    raw.isolation_level = None  # transactions begin where we say, DDL included
+    raw.isolation_level = None  # transactions begin explicitly, DDL included
     _write_ahead(raw, wait_s)
     for pragma in (
-        "synchronous = FULL",  # a transaction that has ended is on disk
+        "synchronous = FULL",  # a committed transaction is on disk
         "foreign_keys = ON",
         "secure_delete = ON",  # what is erased is overwritten
         "journal_size_limit = 67108864",
@@ -148,7 +149,7 @@ def _prepare_sqlite(raw: sqlite3.Connection, wait_s: float) -> None:
 
 
 def _write_ahead(raw: sqlite3.Connection, wait_s: float) -> None:
-    """Turn write-ahead logging on; SQLite does not wait by itself when two do so at once."""
+    """Turn write-ahead logging on; SQLite itself does not wait when two do so at once."""
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -161,7 +162,7 @@ def _write_ahead(raw: sqlite3.Connection, wait_s: float) -> None:
         else:
             if mode != "wal":
                 raise CannotWrite(
-                    "SQLite cannot log ahead on this file system, which a market needs; "
+                    "a market needs write-ahead logging, which this file system does not allow; "
                     f"found journal mode {mode!r}"
                 )
             return
@@ -170,7 +171,7 @@ def _write_ahead(raw: sqlite3.Connection, wait_s: float) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     reads = connection.get_execution_options().get(READS, False)
     connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if reads else 'OFF'}")
-    # A writer takes its turn at once: one that reads first could only fail when it comes to write.
+    # A writer takes its lock at once: one that reads first could fail at its first write.
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 

@@ -1,4 +1,4 @@
-"""One sentence for whatever a database says: never a raw error, never a password."""
+"""One sentence for each error of a database: never a raw error, never a password."""
 
 from __future__ import annotations
 
@@ -20,53 +20,51 @@ from fedbourse.errors import (
 from fedbourse.storage.triggers import GUARD_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import psycopg
 
 _Sentence = tuple[type[FedbourseError], str]
 
-# By the beginning of SQLite's own name for what went wrong; {said} is its message.
+# By the beginning of SQLite's name of the error; {message} is its own message.
 _SQLITE: dict[str, _Sentence] = {
-    "SQLITE_CONSTRAINT_TRIGGER": (Conflict, "{said}"),
-    "SQLITE_CONSTRAINT_PRIMARYKEY": (Conflict, "this is stored already ({said})"),
-    "SQLITE_CONSTRAINT_UNIQUE": (Conflict, "this is stored already ({said})"),
-    "SQLITE_CONSTRAINT_FOREIGNKEY": (NotFound, "what this belongs to is not there"),
-    "SQLITE_CONSTRAINT": (InvalidInput, "the database does not take this ({said})"),
-    "SQLITE_TOOBIG": (InvalidInput, "this is larger than the database takes ({said})"),
+    "SQLITE_CONSTRAINT_TRIGGER": (Conflict, "{message}"),
+    "SQLITE_CONSTRAINT_PRIMARYKEY": (Conflict, "this is stored already ({message})"),
+    "SQLITE_CONSTRAINT_UNIQUE": (Conflict, "this is stored already ({message})"),
+    "SQLITE_CONSTRAINT_FOREIGNKEY": (NotFound, "what this belongs to does not exist"),
+    "SQLITE_CONSTRAINT": (InvalidInput, "the database does not accept this ({message})"),
+    "SQLITE_TOOBIG": (InvalidInput, "this is larger than the database accepts ({message})"),
     "SQLITE_BUSY": (Unreachable, "{place} stayed locked by somebody else; try again later"),
     "SQLITE_LOCKED": (Unreachable, "{place} stayed locked by somebody else; try again later"),
-    "SQLITE_READONLY": (CannotWrite, "{place} cannot be written ({said})"),
-    "SQLITE_FULL": (CannotWrite, "there is no space left for {place} ({said})"),
-    "SQLITE_IOERR": (CannotWrite, "{place} cannot be read or written ({said})"),
-    "SQLITE_PERM": (CannotWrite, "{place} may not be opened ({said})"),
-    "SQLITE_CANTOPEN": (CannotWrite, "{place} cannot be opened ({said})"),
+    "SQLITE_READONLY": (CannotWrite, "{place} cannot be written ({message})"),
+    "SQLITE_FULL": (CannotWrite, "there is no space left for {place} ({message})"),
+    "SQLITE_IOERR": (CannotWrite, "{place} cannot be read or written ({message})"),
+    "SQLITE_PERM": (CannotWrite, "{place} may not be opened ({message})"),
+    "SQLITE_CANTOPEN": (CannotWrite, "{place} cannot be opened ({message})"),
     "SQLITE_NOTADB": (InvalidFile, "{place} is not an SQLite database"),
-    "SQLITE_CORRUPT": (Unreachable, "{place} is damaged; restore it from a backup ({said})"),
+    "SQLITE_CORRUPT": (Unreachable, "{place} is damaged; restore it from a backup ({message})"),
 }
 
 # By the beginning of the SQLSTATE.
 _POSTGRESQL: dict[str, _Sentence] = {
-    GUARD_STATE: (Conflict, "{said}"),
-    "23505": (Conflict, "this is stored already ({said})"),
-    "23503": (NotFound, "what this belongs to is not there"),
-    "23": (InvalidInput, "the database does not take this ({said})"),
-    "22": (InvalidInput, "the database does not take this ({said})"),
-    "25006": (CannotWrite, "{place} cannot be written ({said})"),
-    "42501": (CannotWrite, "the database user has too few rights on {place} ({said})"),
-    "53100": (CannotWrite, "there is no space left for {place} ({said})"),
-    "53": (Unreachable, "{place} is overloaded; try again later ({said})"),
-    "40": (Unreachable, "somebody else was faster in {place}; try again ({said})"),
+    GUARD_STATE: (Conflict, "{message}"),
+    "23505": (Conflict, "this is stored already ({message})"),
+    "23503": (NotFound, "what this belongs to does not exist"),
+    "23": (InvalidInput, "the database does not accept this ({message})"),
+    "22": (InvalidInput, "the database does not accept this ({message})"),
+    "25006": (CannotWrite, "{place} cannot be written ({message})"),
+    "42501": (CannotWrite, "the database user has too few rights on {place} ({message})"),
+    "53100": (CannotWrite, "there is no space left for {place} ({message})"),
+    "53": (Unreachable, "{place} is overloaded; try again later ({message})"),
+    "40": (Unreachable, "somebody else was faster in {place}; try again ({message})"),
     "55P03": (Unreachable, "{place} stayed locked by somebody else; try again later"),
-    "57": (Unreachable, "{place} was interrupted; try again later ({said})"),
-    "58": (CannotWrite, "{place} cannot be read or written ({said})"),
-    "08": (Unreachable, "{place} does not answer ({said})"),
-    "28": (InvalidInput, "{place} refuses this user or password ({said})"),
-    "3D000": (InvalidInput, "{place} is not there ({said})"),
-    "XX": (Unreachable, "{place} is damaged; restore it from a backup ({said})"),
+    "57": (Unreachable, "{place} was interrupted; try again later ({message})"),
+    "58": (CannotWrite, "{place} cannot be read or written ({message})"),
+    "08": (Unreachable, "{place} does not respond ({message})"),
+    "28": (InvalidInput, "{place} refuses this user or password ({message})"),
+    "3D000": (InvalidInput, "{place} does not exist ({message})"),
+    "XX": (Unreachable, "{place} is damaged; restore it from a backup ({message})"),
 }
 
-# The server says these before there is a connection, in its own language and without a SQLSTATE.
+# What the server reports before there is a connection, without a SQLSTATE.
 _LOGIN: tuple[tuple[str, str], ...] = (
     (r"authentication failed|no password supplied", "28"),
     (r'role ".*" does not exist', "28"),
@@ -76,54 +74,43 @@ _LOGIN: tuple[tuple[str, str], ...] = (
 
 
 def explain(error: BaseException, *, place: str, secrets: tuple[str, ...] = ()) -> Exception | None:
-    """Return what to raise in place of a database's error; None for what is no such error."""
+    """Return what to raise in place of a database's error; None for any other error."""
     if isinstance(error, FedbourseError):
         return None
     if isinstance(error, (OverflowError, UnicodeError)):
-        return InvalidInput(f"the database does not take this ({error})")
+        return InvalidInput(f"the database does not accept this ({error})")
     if isinstance(error, sqlite3.Error):
         kind, sentence = _longest(_SQLITE, getattr(error, "sqlite_errorname", ""))
     elif (driver := sys.modules.get("psycopg")) and isinstance(error, driver.Error):
-        # Who has no PostgreSQL need not have its driver, and then gets no error of it.
+        # Without PostgreSQL its driver need not be installed, and raises no error.
         kind, sentence = _of_postgresql(error)
     else:
         return None
-    said = _said(error, secrets)
-    if re.search(r"\bck_(accounts|transfers)_", said):
+    message = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    for secret in filter(None, secrets):
+        message = message.replace(secret, "***")
+    if re.search(r"\bck_(accounts|transfers)_", message):
         kind = InvalidTransfer
-    return kind(sentence.format(place=place, said=said))
+    return kind(sentence.format(place=place, message=message))
 
 
 def _of_postgresql(error: psycopg.Error) -> _Sentence:
     import psycopg
 
-    if error.sqlstate:
-        return _longest(_POSTGRESQL, error.sqlstate)
-    for pattern, state in _LOGIN:
-        if re.search(pattern, str(error)):
-            return _longest(_POSTGRESQL, state)
-    if isinstance(error, psycopg.DataError):
-        return _longest(_POSTGRESQL, "22")
-    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return _longest(_POSTGRESQL, "08")
-    return _longest(_POSTGRESQL, "")
+    state = error.sqlstate or ""
+    if not state:
+        states = (state for pattern, state in _LOGIN if re.search(pattern, str(error)))
+        if isinstance(error, psycopg.DataError):
+            state = "22"
+        elif isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            state = "08"
+        state = next(states, state)
+    return _longest(_POSTGRESQL, state)
 
 
-def _longest(known: dict[str, _Sentence], name: str) -> _Sentence:
-    matches = [start for start in known if name.startswith(start)]
+def _longest(sentences: dict[str, _Sentence], name: str) -> _Sentence:
+    """Return the sentence of the longest beginning of a name."""
+    matches = [start for start in sentences if name.startswith(start)]
     if not matches:
-        return FedbourseError, "{place} could not do this ({said})"
-    return known[max(matches, key=len)]
-
-
-def _said(error: BaseException, secrets: tuple[str, ...]) -> str:
-    """Return the first line of a message, without what must not be seen."""
-    said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    for secret in filter(None, secrets):
-        said = said.replace(secret, "***")
-    return said
-
-
-def explainer(place: str, secrets: tuple[str, ...]) -> Callable[[BaseException], Exception | None]:
-    """Return ``explain`` for one database."""
-    return lambda error: explain(error, place=place, secrets=secrets)
+        return FedbourseError, "{place} could not do this ({message})"
+    return sentences[max(matches, key=len)]

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
-class SqlUnit(SqlTasks, SqlParticipation, SqlTrees, SqlRounds, SqlBooks, SqlPayouts, SqlIdentities):
-    """One transaction: ``market.ports.Unit``."""
+class SqlTransaction(
+    SqlTasks, SqlParticipation, SqlTrees, SqlRounds, SqlBooks, SqlPayouts, SqlIdentities
+):
+    """One transaction: ``market.ports.Transaction``."""
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what is done inside where it raises, and leave the rest of the transaction."""
         with self._connection.begin_nested():
             yield
 
@@ -40,13 +41,13 @@ class SqlStore:
     """Durable records, usable from many threads."""
 
     def __init__(self, url: str, *, wait_s: float = 60.0, connections: int = 20) -> None:
-        """Open a database, made and brought up to date where it has to be.
+        """Open a database; create or upgrade it where needed.
 
-        ``wait_s`` is how long a transaction waits for others, or for one of the connections.
+        ``wait_s`` is how long a transaction waits for others, or for a connection.
         """
         self._database = open_database(url, wait_s=wait_s, connections=connections)
         self._wait_s = wait_s
-        # SQLite makes writers wait by asking again and again; those of one process can queue.
+        # Writers of SQLite wait by polling; those of one process queue here instead.
         self._turn = threading.Lock() if self._database.kind == "sqlite" else None
         try:
             upgrade(self._database.writer, place=self._database.place)
@@ -55,27 +56,26 @@ class SqlStore:
             raise
 
     @contextmanager
-    def begin(self) -> Iterator[SqlUnit]:
-        """Open a transaction: all of it counts at its end, nothing where it raises."""
+    def begin(self) -> Iterator[SqlTransaction]:
         with (
             self._my_turn(),
             self._connected(self._database.writer) as connection,
             connection.begin(),
         ):
-            yield SqlUnit(connection, self._database, writes=True)
+            tx = SqlTransaction(connection, self._database, writes=True)
+            yield tx
+        for work in tx.on_commit:
+            work()
 
     @contextmanager
-    def read(self) -> Iterator[SqlUnit]:
-        """Open a transaction that only reads, and sees one moment."""
+    def read(self) -> Iterator[SqlTransaction]:
         with self._connected(self._database.reader) as connection, connection.begin():
-            yield SqlUnit(connection, self._database, writes=False)
+            yield SqlTransaction(connection, self._database, writes=False)
 
     def close(self) -> None:
-        """Close every connection."""
         self._database.writer.dispose()
 
     def __enter__(self) -> SqlStore:
-        """Use the store in a ``with`` block."""
         return self
 
     def __exit__(
@@ -84,7 +84,6 @@ class SqlStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
         self.close()
 
     @contextmanager

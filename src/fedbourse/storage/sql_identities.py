@@ -1,4 +1,4 @@
-"""Tokens, devices, keys, nonces, ended sessions and kept responses in SQL."""
+"""Tokens, devices, keys, nonces, ended sessions and stored responses in SQL."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, bindparam, delete, exists, or_, select, update
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.parties import Device, Enrolment, Token
-from fedbourse.market.task import Response
-from fedbourse.storage.schema import (
+from fedbourse.market.parties import EnrolledDevice, Enrolment, Token
+from fedbourse.market.records import Response
+from fedbourse.protocol.rotation import Rotation
+from fedbourse.storage.identity_tables import (
     devices,
     ended_sessions,
     enrolments,
@@ -18,11 +19,10 @@ from fedbourse.storage.schema import (
     rotations,
     tokens,
 )
-from fedbourse.storage.unit import Part
-from fedbourse.wire.rotation import Rotation
+from fedbourse.storage.transaction import BaseTransaction
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Row
+    from sqlalchemy import Row
 
     from fedbourse.market.parties import Scope
 
@@ -37,26 +37,22 @@ _KEEP = (
 )
 
 
-class SqlIdentities(Part):
+class SqlIdentities(BaseTransaction):
     """``market.ports.Identities``."""
 
     def add_token(self, token: Token) -> None:
-        """Store a token."""
         if not self._add(tokens, vars(token) | {"scopes": " ".join(sorted(token.scopes))}):
             raise Conflict(f"there is a token {token.id!r:.60} already")
 
     def token_with(self, hash: str) -> Token | None:
-        """Return the token with this hash."""
         row = self._run(_TOKEN, {"hash": hash}).first()
         return row and _token(row)
 
     def tokens(self, *, after: str = "", limit: int) -> list[Token]:
-        """Return tokens by id."""
         query = select(tokens).where(tokens.c.id > after).order_by(tokens.c.id).limit(limit)
         return [_token(row) for row in self._run(query)]
 
     def live_tokens(self, scope: Scope, *, at_ms: int, limit: int) -> list[str]:
-        """Return the ids of tokens with a scope that have not ended, by id."""
         live = and_(
             (" " + tokens.c.scopes + " ").contains(f" {scope} "),
             tokens.c.revoked_ms.is_(None),
@@ -66,25 +62,21 @@ class SqlIdentities(Part):
         return [row.id for row in self._run(query)]
 
     def revoke_token(self, token: str, *, at_ms: int) -> int:
-        """End a token, or raise ``NotFound``; return when it ended: the first time counts."""
         live = and_(tokens.c.id == token, tokens.c.revoked_ms.is_(None))
         self._run(update(tokens).where(live).values(revoked_ms=at_ms))
-        ended = self._run(select(tokens.c.revoked_ms).where(tokens.c.id == token)).first()
-        if ended is None:
+        row = self._run(select(tokens.c.revoked_ms).where(tokens.c.id == token)).first()
+        if row is None:
             raise NotFound(f"there is no token {token!r:.60}")
-        return int(ended[0])
+        return int(row.revoked_ms)
 
     def add_enrolment(self, enrolment: Enrolment) -> None:
-        """Store a one-time token."""
         if not self._add(enrolments, vars(enrolment)):
             raise Conflict("this one-time token is stored already")
 
     def has_enrolment(self, hash: str) -> bool:
-        """Say whether there ever was a one-time token with this hash, used and old ones too."""
         return bool(self._run(select(exists().where(enrolments.c.hash == hash))).scalar())
 
     def use_enrolment(self, hash: str, *, at_ms: int) -> str | None:
-        """Use up a one-time token and return its owner; None where it is unknown, old or used."""
         usable = and_(
             enrolments.c.hash == hash,
             enrolments.c.used_ms.is_(None),
@@ -94,8 +86,7 @@ class SqlIdentities(Part):
         owner: str | None = self._run(used.returning(enrolments.c.owner)).scalar()
         return owner
 
-    def put_device(self, device: Device) -> None:
-        """Store a device, and retire the owner's other ones."""
+    def put_device(self, device: EnrolledDevice) -> None:
         others = and_(
             devices.c.owner == device.owner,
             devices.c.id != device.id,
@@ -115,62 +106,51 @@ class SqlIdentities(Part):
         if not stored:
             raise Conflict(f"device {device.id} is another owner's")
 
-    def device(self, device: str) -> Device | None:
-        """Return a device."""
+    def device(self, device: str) -> EnrolledDevice | None:
         row = self._run(_DEVICE, {"device": device}).first()
-        return row and Device(*row)
+        return row and EnrolledDevice(*row)
 
     def add_rotation(self, rotation: Rotation) -> None:
-        """Store that the market has another key; a key has one successor."""
         if not self._add(rotations, vars(rotation)):
             raise Conflict(f"the key {rotation.old} has a successor already")
 
     def rotations(self) -> list[Rotation]:
-        """Return the market's keys, as each took the place of the one before, the oldest first."""
         query = select(rotations).order_by(rotations.c.at_ms, rotations.c.old)
         return [Rotation(*row) for row in self._run(query)]
 
     def remember_nonce(self, device: str, nonce: str, *, expires_ms: int) -> bool:
-        """Store a nonce; False where the device has used it before."""
         return self._add(nonces, {"device": device, "nonce": nonce, "expires_ms": expires_ms})
 
     def end_session(self, session: str, *, expires_ms: int) -> None:
-        """Let a session of a browser count no more, which would have ended by itself then."""
         self._add(ended_sessions, {"id": session, "expires_ms": expires_ms})
 
     def has_ended(self, session: str) -> bool:
-        """Say whether a session was ended before its time."""
         return self._run(_ENDED, {"session": session}).first() is not None
 
     def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
-        """Reserve a caller's key; where it was used before, return what was answered.
+        """Reserve a caller's key; where it was used before, return the response.
 
         Of several transactions that claim the same key at once, one goes on and the others wait
         for its end.
         """
-        # Inserting comes first: it is what waits for those who claim the key at this moment.
+        # The insert comes first: it waits for others who claim the key at the same time.
         row = {"caller": caller, "key": key, "fingerprint": fingerprint, "expires_ms": expires_ms}
         if self._add(responses, row):
             return None
-        kept = self._run(select(responses).where(_kept(caller, key))).one()
-        if kept.status is None:
-            raise Conflict(f"the key {key!r:.140} was used before and never answered; use another")
-        return Response(fingerprint=kept.fingerprint, status=kept.status, body=kept.body)
+        own = responses.c.caller == caller, responses.c.key == key
+        stored = self._run(select(responses).where(*own)).one()
+        if stored.status is None:
+            raise Conflict(f"the key {key!r:.140} was used before and has no response; use another")
+        return Response(fingerprint=stored.fingerprint, status=stored.status, body=stored.body)
 
     def keep_response(self, caller: str, key: str, response: Response) -> None:
-        """Store what was answered, in the transaction that claimed the key."""
         values = {"of_caller": caller, "of_key": key, **vars(response)}
         if not self._changed(_KEEP, values):
             raise NotFound(f"the key {key!r:.140} was not claimed")
 
     def purge(self, *, now_ms: int) -> None:
-        """Forget what has expired: nonces, sessions, and what writes were answered with."""
         for table in (nonces, ended_sessions, responses):
             self._run(delete(table).where(table.c.expires_ms < now_ms))
-
-
-def _kept(caller: str, key: str) -> ColumnElement[bool]:
-    return and_(responses.c.caller == caller, responses.c.key == key)
 
 
 def _token(row: Row[Any]) -> Token:

@@ -1,4 +1,4 @@
-"""Rounds of training, their answers, and what became of those in SQL."""
+"""Rounds of training, their updates and refusals, and the statistics of devices in SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     ColumnElement,
     Select,
-    Update,
     and_,
     bindparam,
     func,
@@ -15,127 +14,126 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy import Update as UpdateStatement
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.task import Answer, ClosedRound, Drift, RefusedAnswer, Round
-from fedbourse.storage.schema import answers, refusals, rounds
-from fedbourse.storage.schema import drifts as sums
-from fedbourse.storage.unit import Part
+from fedbourse.market.records import ClosedRound, DeviceStatistics, RefusedUpdate, Round, Update
+from fedbourse.storage.schema import device_statistics as sums
+from fedbourse.storage.schema import refusals, rounds, updates
+from fedbourse.storage.transaction import BaseTransaction, few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-# A vector has up to 8 MB, which nobody reads but who closes the round.
-_ANSWER = [null() if each is answers.c.vector else each for each in answers.c]
+# A vector has up to 8 MB; only the end of a round reads it.
+_UPDATE = [null() if each is updates.c.vector else each for each in updates.c]
 _OF_ROUND = rounds.c.task == bindparam("task"), rounds.c.number == bindparam("number")
 _ROUND = select(rounds).where(*_OF_ROUND)
-_QUERY = select(rounds.c.query).where(*_OF_ROUND)
-_TO_ROUND = answers.c.task == bindparam("task"), answers.c.round == bindparam("round")
-_ONE_ANSWER = select(*_ANSWER).where(*_TO_ROUND, answers.c.owner == bindparam("owner"))
-_COUNT = select(func.count()).select_from(answers).where(*_TO_ROUND)
+_REQUEST = select(rounds.c.request_hash).where(*_OF_ROUND)
+_TO_ROUND = updates.c.task == bindparam("task"), updates.c.round == bindparam("round")
+_ONE_UPDATE = select(*_UPDATE).where(*_TO_ROUND, updates.c.owner == bindparam("owner"))
+_LAST_UPDATE = (
+    select(*_UPDATE)
+    .where(updates.c.task == bindparam("task"), updates.c.owner == bindparam("owner"))
+    .order_by(updates.c.round.desc())
+    .limit(1)
+)
+_COUNT = select(func.count()).select_from(updates).where(*_TO_ROUND)
 
 
-class SqlRounds(Part):
+class SqlRounds(BaseTransaction):
     """``market.ports.Rounds``."""
 
     def add_round(self, round: Round) -> None:
-        """Store a new round."""
         if not self._add(rounds, vars(round)):
             raise Conflict(f"task {round.task} has a round {round.number} already")
 
     def round(self, task: str, number: int) -> Round:
-        """Return a round, or raise ``NotFound``."""
         row = self._run(_ROUND, {"task": task, "number": number}).first()
         if row is None:
             raise _no_round(task, number)
         return Round(*row)
 
     def sign_round(self, task: str, number: int, signature: str) -> None:
-        """Store another signature of a round's question, or raise ``NotFound``."""
         signed = update(rounds).where(_round(task, number)).values(signature=signature)
         if not self._changed(signed):
             raise _no_round(task, number)
 
     def has_round(self, task: str, number: int) -> bool:
-        """Say whether a round was ever opened."""
         return self._run(select(rounds.c.number).where(_round(task, number))).first() is not None
 
-    def query_hash(self, task: str, number: int) -> str:
-        """Return the hash of a round's query message, or raise ``NotFound``."""
-        row = self._run(_QUERY, {"task": task, "number": number}).first()
+    def request_hash(self, task: str, number: int) -> str:
+        row = self._run(_REQUEST, {"task": task, "number": number}).first()
         if row is None:
             raise _no_round(task, number)
         return str(row[0])
 
-    def close_round(self, task: str, number: int, *, at_ms: int, answers: int) -> None:
-        """Store that a round has ended, and drop its model and its answers' vectors."""
-        ended = {"closed_ms": at_ms, "answers": answers, "model": b""}
+    def close_round(self, task: str, number: int, *, at_ms: int, updates: int) -> None:
+        ended = {"closed_ms": at_ms, "updates": updates, "model": b""}
         closed = update(rounds).where(_round(task, number)).values(**ended)
         if not self._changed(closed):
             raise _no_round(task, number)
-        self._run(_dropped(task, number))
+        self._run(_drop_vectors(task, number))
 
-    def add_answer(self, answer: Answer) -> None:
-        """Store an answer; a second one of the same owner and round raises ``Conflict``."""
-        if not self._add(answers, vars(answer)):
-            raise Conflict(f"{answer.owner} has answered round {answer.round} already")
+    def add_update(self, update: Update) -> None:
+        if not self._add(updates, vars(update)):
+            raise Conflict(f"{update.owner} has sent an update for round {update.round} already")
 
-    def answer(self, task: str, round: int, owner: str) -> Answer | None:
-        """Return an owner's answer, but its vector."""
-        row = self._run(_ONE_ANSWER, {"task": task, "round": round, "owner": owner}).first()
-        return row and Answer(*row)
+    def update(self, task: str, round: int, owner: str) -> Update | None:
+        row = self._run(_ONE_UPDATE, {"task": task, "round": round, "owner": owner}).first()
+        return row and Update(*row)
 
-    def last_answer(self, task: str, owner: str) -> Answer | None:
-        """Return the owner's answer to the latest round that it answered, but its vector."""
-        query = select(*_ANSWER).where(answers.c.task == task, answers.c.owner == owner)
-        row = self._run(query.order_by(answers.c.round.desc()).limit(1)).first()
-        return row and Answer(*row)
+    def last_update(self, task: str, owner: str) -> Update | None:
+        row = self._run(_LAST_UPDATE, {"task": task, "owner": owner}).first()
+        return row and Update(*row)
 
-    def answers(
+    def updates(
         self, task: str, round: int, *, after: str = "", limit: int | None = None
-    ) -> list[Answer]:
-        """Return the answers of a round of owners whose name comes after this one, by name."""
-        query = select(*_ANSWER).where(_answers(task, round), answers.c.owner > after)
-        return [Answer(*row) for row in self._run(query.order_by(answers.c.owner).limit(limit))]
+    ) -> list[Update]:
+        query = select(*_UPDATE).where(_updates(task, round), updates.c.owner > after)
+        return [Update(*row) for row in self._run(query.order_by(updates.c.owner).limit(limit))]
 
     def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
-        """Return owners and the vectors of their answers, by name, so many of them in memory."""
-        query: Select[Any] = select(answers.c.owner, answers.c.vector)
-        query = query.where(_answers(task, round)).order_by(answers.c.owner)
-        with self._run(query.execution_options(yield_per=at_once)) as found:
-            yield from found
+        query: Select[Any] = select(updates.c.owner, updates.c.vector)
+        query = query.where(_updates(task, round)).order_by(updates.c.owner)
+        with self._run(query.execution_options(yield_per=at_once)) as rows:
+            yield from rows
 
-    def count_answers(self, task: str, round: int) -> int:
-        """Return how many came."""
+    def count_updates(self, task: str, round: int) -> int:
         return int(self._run(_COUNT, {"task": task, "round": round}).scalar_one())
 
     def closed_rounds(self, task: str, *, last: int | None = None) -> list[ClosedRound]:
-        """Return the rounds that are closed, or the last ones of them, in order."""
-        query = select(rounds.c.number, rounds.c.answers).where(rounds.c.task == task)
+        query = select(rounds.c.number, rounds.c.updates).where(rounds.c.task == task)
         query = query.where(rounds.c.closed_ms.is_not(None)).order_by(rounds.c.number.desc())
         return [ClosedRound(*row) for row in self._run(query.limit(last))][::-1]
 
-    def put_refused_answer(self, refused: RefusedAnswer) -> None:
-        """Store that an answer was refused, in place of an earlier one to the same round."""
+    def put_refused_update(self, refused: RefusedUpdate) -> None:
         self._put(refusals, vars(refused))
 
-    def refused_answers(self, task: str) -> dict[str, dict[str, int]]:
-        """Return how many rounds' answers were refused, by owner and reason."""
+    def count_refused(self, task: str) -> dict[str, int]:
+        query = select(refusals.c.reason, func.count()).where(refusals.c.task == task)
+        query = query.group_by(refusals.c.reason).order_by(refusals.c.reason)
+        return dict(self._run(query).all())
+
+    def refused_updates(self, task: str, owners: Collection[str]) -> dict[str, dict[str, int]]:
         by = refusals.c.owner, refusals.c.reason
-        query = select(*by, func.count()).where(refusals.c.task == task)
-        found: dict[str, dict[str, int]] = {}
-        for name, reason, count in self._run(query.group_by(*by).order_by(*by)):
-            found.setdefault(name, {})[reason] = count
-        return found
+        whose = few(refusals.c.owner.in_(owners), self._sqlite)
+        query = select(*by, func.count()).where(refusals.c.task == task, whose)
+        counts: dict[str, dict[str, int]] = {}
+        for owner, reason, count in self._run(query.group_by(*by).order_by(*by)):
+            counts.setdefault(owner, {})[reason] = count
+        return counts
 
-    def drifts(self, task: str) -> list[Drift]:
-        """Return the sums of all owners who answered, by name."""
+    def device_statistics(
+        self, task: str, owners: Collection[str] | None = None
+    ) -> list[DeviceStatistics]:
         query = select(sums).where(sums.c.task == task).order_by(sums.c.owner)
-        return [Drift(*row) for row in self._run(query)]
+        if owners is not None:
+            query = query.where(sums.c.owner.in_(owners))
+        return [DeviceStatistics(*row) for row in self._run(query)]
 
-    def put_drifts(self, drifts: Iterable[Drift]) -> None:
-        """Store sums, in place of earlier ones of the same owners."""
-        rows = [dict(vars(each)) for each in drifts]
+    def put_device_statistics(self, device_statistics: Iterable[DeviceStatistics]) -> None:
+        rows = [dict(vars(each)) for each in device_statistics]
         if not rows:
             return
         insert = self._insert(sums)
@@ -153,12 +151,12 @@ def _round(task: str, number: int) -> ColumnElement[bool]:
     return and_(rounds.c.task == task, rounds.c.number == number)
 
 
-def _answers(task: str, round: int) -> ColumnElement[bool]:
-    return and_(answers.c.task == task, answers.c.round == round)
+def _updates(task: str, round: int) -> ColumnElement[bool]:
+    return and_(updates.c.task == task, updates.c.round == round)
 
 
-def _dropped(task: str, round: int) -> Update:
-    return update(answers).where(_answers(task, round)).values(vector=None)
+def _drop_vectors(task: str, round: int) -> UpdateStatement:
+    return update(updates).where(_updates(task, round)).values(vector=None)
 
 
 def _no_round(task: str, number: int) -> NotFound:

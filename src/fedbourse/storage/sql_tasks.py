@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, func, not_, or_, select, text, union, update
 
+from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
-from fedbourse.market.task import Mark, State, Task, promised_micro
+from fedbourse.market.records import State, Task, TaskVersion, promised_micro
 from fedbourse.storage.schema import events, exits, interests, openings, tasks
-from fedbourse.storage.unit import Part, storable
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.card import TaskCard
+from fedbourse.storage.transaction import BaseTransaction, storable
+from fedbourse.tasks.card import TaskCard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
 
     from fedbourse.market.ports import Lock
-    from fedbourse.market.task import TaskOrder
+    from fedbourse.market.records import TaskOrder
 
-_MARKS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
+_VERSIONS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))
 )
 _OWN = (interests, exits)
 _OPENED = select(events).join(openings)
 _LISTED = ("words", "promised")
-"""Columns that lists are searched and ordered by; the card says the same."""
+"""Columns by which lists are searched and ordered; they repeat the card."""
 _FIXED = ("id", "buyer", "card", "created_ms", *_LISTED)
 _TASK_COLUMNS = [each for each in tasks.c if each.name not in _LISTED]
 _ORDERS: dict[TaskOrder, tuple[ColumnElement[Any], ...]] = {
@@ -47,23 +47,20 @@ _SAVE = (
 )
 
 
-class SqlTasks(Part):
+class SqlTasks(BaseTransaction):
     """``market.ports.Tasks``."""
 
     def add_task(self, task: Task) -> None:
-        """Store a new task."""
         if not self._add(tasks, _row(task)):
             raise Conflict(f"there is a task {task.id} already")
 
     def task(self, task: str, *, lock: Lock = "none") -> Task:
-        """Return a task."""
         row = self._run(self._locked(_TASK, lock), {"task": task}).first()
         if row is None:
             raise _no_task(task)
         return _task(row)
 
     def save_task(self, task: Task) -> None:
-        """Store a task as it now stands; its card, buyer and time of making never change."""
         values = {name: value for name, value in _row(task).items() if name not in _FIXED}
         if not self._changed(_SAVE, values | {"task": task.id}):
             raise _no_task(task.id)
@@ -80,8 +77,8 @@ class SqlTasks(Part):
     ) -> list[Task]:
         """Return tasks, newest first: in these states (all if empty), those made before one.
 
-        An owner's tasks are those that it is interested in or has withdrawn from. Those that were
-        never opened are left out, but those of the buyer who is ``seen_by``; None leaves all in.
+        An owner's tasks are those that it is interested in or has left. Drafts, also cancelled
+        ones, are left out, except those of the buyer ``seen_by``; None leaves all in.
         """
         query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by))
         query = query.order_by(tasks.c.id.desc()).limit(limit)
@@ -104,36 +101,35 @@ class SqlTasks(Part):
         skip: int,
         limit: int,
     ) -> list[Task]:
-        """Return tasks that mention all words, in an order, after those that are skipped."""
-        query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by, words))
-        query = query.order_by(*_ORDERS[order], tasks.c.id.desc()).offset(skip).limit(limit)
+        ordered = (*_ORDERS[order], tasks.c.id.desc())
+        # Ids are ordered first, so that only the cards of this page are read.
+        page = select(tasks.c.id).where(*_listed(states, seen_by, words))
+        page = page.order_by(*ordered).offset(skip).limit(limit)
+        query = select(*_TASK_COLUMNS).where(tasks.c.id.in_(page)).order_by(*ordered)
         return [_task(row) for row in self._run(query)]
 
     def count_tasks(
         self, *, states: Sequence[State] = (), seen_by: str | None = None, words: Sequence[str] = ()
     ) -> int:
-        """Return how many tasks mention all words."""
         query = select(func.count()).select_from(tasks).where(*_listed(states, seen_by, words))
         return int(self._run(query).scalar_one())
 
     def active_tasks(self) -> list[Task]:
-        """Return the tasks that are open, announced, settled or in training."""
         query = select(*_TASK_COLUMNS).where(*_listed(tuple(ACTIVE), None))
         return [_task(row) for row in self._run(query.order_by(tasks.c.id))]
 
-    def marks(self, tasks: Collection[str]) -> dict[str, Mark]:
-        """Return how far these tasks are; those that do not exist are left out."""
-        found = self._run(_MARKS, {"ids": list(tasks)})
-        return {row.id: Mark(State(row.state), row.last_sequence + 1, row.round) for row in found}
+    def versions(self, tasks: Collection[str]) -> dict[str, TaskVersion]:
+        rows = self._run(_VERSIONS, {"ids": list(tasks)})
+        return {
+            row.id: TaskVersion(State(row.state), row.last_sequence + 1, row.round) for row in rows
+        }
 
     def append_event(self, event: Event) -> None:
-        """Add an event; a second one with its sequence number raises ``Conflict``."""
         body = canonical(dict(event.body)).decode()
         if not self._add(events, vars(event) | {"body": body}):
             raise Conflict(f"task {event.task} has an event {event.sequence} already")
 
     def events(self, task: str, *, after: int = -1, limit: int) -> list[Event]:
-        """Return the events after a sequence number, in order."""
         query = (
             select(events)
             .where(events.c.task == task, events.c.sequence > after)
@@ -143,26 +139,24 @@ class SqlTasks(Part):
         return [_event(row) for row in self._run(query)]
 
     def add_opening(self, number: int, task: Task) -> None:
-        """Store that the task whose last event this is was opened as this one of all tasks."""
         opening = {"number": number, "task": task.id, "sequence": task.last_sequence}
         if not self._add(openings, opening):
             raise Conflict(f"there is an opening {number}, or one of task {task.id}, already")
 
     def last_opening(self, *, lock: bool = False) -> Event | None:
-        """Return the event that opened a task last; locked, no other task opens meanwhile."""
-        if lock and not self._sqlite:  # there a transaction that writes is alone
+        if lock and not self._sqlite:  # SQLite has one writer at a time
             self._run(text("LOCK TABLE openings IN SHARE ROW EXCLUSIVE MODE"))
         row = self._run(_OPENED.order_by(openings.c.number.desc()).limit(1)).first()
         return row and _event(row)
 
     def openings(self, *, after: int = -1, limit: int) -> list[Event]:
-        """Return the events that opened tasks, in the order of opening, after a number."""
         query = _OPENED.where(openings.c.number > after).order_by(openings.c.number).limit(limit)
         return [_event(row) for row in self._run(query)]
 
 
 def _event(row: Row[Any]) -> Event:
-    return Event(**{**row._mapping, "body": json.loads(row.body)})
+    task, sequence, kind, at_ms, body, previous, hash = tuple(row)
+    return Event(task, sequence, kind, at_ms, json.loads(body), previous, hash)
 
 
 def _row(task: Task) -> dict[str, Any]:
@@ -179,21 +173,21 @@ def _row(task: Task) -> dict[str, Any]:
 def _listed(
     states: Sequence[State], seen_by: str | None, words: Sequence[str] = ()
 ) -> list[ColumnElement[bool]]:
-    """Return what holds for the tasks of a list."""
-    found: list[ColumnElement[bool]] = []
+    """Return the conditions of a list of tasks."""
+    conditions: list[ColumnElement[bool]] = []
     if states:
-        found.append(tasks.c.state.in_([str(state) for state in states]))
+        conditions.append(tasks.c.state.in_([str(state) for state in states]))
     if seen_by is not None:
         cancelled_draft = and_(tasks.c.state == State.CANCELLED.value, tasks.c.last_sequence < 2)
         never_opened = or_(tasks.c.state == State.DRAFT.value, cancelled_draft)
-        found.append(or_(not_(never_opened), tasks.c.buyer == seen_by))
-    found += [tasks.c.words.contains(word, autoescape=True) for word in words]
-    return found
+        conditions.append(or_(not_(never_opened), tasks.c.buyer == seen_by))
+    conditions += [tasks.c.words.contains(word, autoescape=True) for word in words]
+    return conditions
 
 
 @lru_cache(maxsize=256)
 def _card(text: str) -> TaskCard:
-    """Return a card; it never changes, and most requests are about few of them."""
+    """Return a card; it never changes, and most requests are about a few of them."""
     return TaskCard.of(json.loads(text))
 
 

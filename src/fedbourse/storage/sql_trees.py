@@ -7,48 +7,49 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, insert, select, union_all
 
-from fedbourse.storage.schema import lines, nodes
-from fedbourse.storage.unit import Part
+from fedbourse.storage.schema import allocations, nodes
+from fedbourse.storage.transaction import BaseTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from fedbourse.market.merkle import Place
-    from fedbourse.market.task import Line
+    from fedbourse.market.records import Allocation
 
 _AT_ONCE = 10_000
 _NODE = select(nodes.c.height, nodes.c.position, nodes.c.hash).where(
     nodes.c.task == bindparam("task")
 )
-# Positions follow the order of names, in which lines lie: those near a line need no other index.
-_OF_TASK = select(lines.c.position, lines.c.leaf).where(lines.c.task == bindparam("task"))
+# Positions follow the order of owners, as rows are stored: no other index is needed.
+_OF_TASK = select(allocations.c.position, allocations.c.leaf).where(
+    allocations.c.task == bindparam("task")
+)
 _BEFORE = (
-    _OF_TASK.where(lines.c.owner <= bindparam("owner"))
-    .order_by(lines.c.owner.desc())
+    _OF_TASK.where(allocations.c.owner <= bindparam("owner"))
+    .order_by(allocations.c.owner.desc())
     .limit(bindparam("before"))
     .subquery()
 )
-_BEHIND = (
-    _OF_TASK.where(lines.c.owner > bindparam("owner"))
-    .order_by(lines.c.owner)
-    .limit(bindparam("behind"))
+_AFTER = (
+    _OF_TASK.where(allocations.c.owner > bindparam("owner"))
+    .order_by(allocations.c.owner)
+    .limit(bindparam("after"))
     .subquery()
 )
-_NEAR = union_all(select(_BEFORE), select(_BEHIND)).order_by("position")
+_NEAR = union_all(select(_BEFORE), select(_AFTER)).order_by("position")
 _LAST = (
-    select(lines.c.position)
-    .where(lines.c.task == bindparam("task"))
-    .order_by(lines.c.owner.desc())
+    select(allocations.c.position)
+    .where(allocations.c.task == bindparam("task"))
+    .order_by(allocations.c.owner.desc())
     .limit(1)
 )
 _ADD = insert(nodes)
 
 
-class SqlTrees(Part):
+class SqlTrees(BaseTransaction):
     """``market.ports.Trees``."""
 
     def add_nodes(self, task: str, nodes: Iterable[tuple[Place, str]]) -> None:
-        """Store the nodes over a settlement's lines."""
         rows = (
             {"task": task, "height": height, "position": position, "hash": hash}
             for (height, position), hash in nodes
@@ -57,22 +58,19 @@ class SqlTrees(Part):
             self._run(_ADD, some)
 
     def nodes(self, task: str, places: Collection[Place]) -> dict[Place, str]:
-        """Return the nodes at these places."""
-        # Not a list of places: SQLite would look at every node of the task for that.
+        # A union of queries, since SQLite would scan all nodes of the task for a list of places.
         each = (
             _NODE.where(nodes.c.height == height, nodes.c.position == position)
             for height, position in places
         )
-        found = self._run(union_all(*each), {"task": task})
-        return {(row.height, row.position): row.hash for row in found}
+        rows = self._run(union_all(*each), {"task": task})
+        return {(row.height, row.position): row.hash for row in rows}
 
-    def leaves_near(self, line: Line, positions: range) -> list[str]:
-        """Return the leaves at those of these positions, around a line's own, that there are."""
-        before = line.position - positions.start + 1
-        near = {"before": before, "behind": len(positions) - before}
-        found = self._run(_NEAR, near | {"task": line.task, "owner": line.owner})
-        return [row.leaf for row in found]
+    def leaves_near(self, allocation: Allocation, positions: range) -> list[str]:
+        before = allocation.position - positions.start + 1
+        near = {"before": before, "after": len(positions) - before}
+        rows = self._run(_NEAR, near | {"task": allocation.task, "owner": allocation.owner})
+        return [row.leaf for row in rows]
 
     def last_position(self, task: str) -> int:
-        """Return the position of a settlement's last line."""
         return int(self._run(_LAST, {"task": task}).scalar_one())

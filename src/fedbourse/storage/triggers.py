@@ -1,6 +1,6 @@
-"""What the database itself refuses, and how it moves balances: whoever writes to it, and with what.
+"""Triggers: what the database itself refuses, whoever writes to it, and how it moves balances.
 
-SQLite knows triggers for each row only. On PostgreSQL balances move once for each statement, since
+SQLite has triggers for each row only. On PostgreSQL balances move once for each statement, since
 a row that is updated a hundred thousand times in one transaction slows down with each update.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GUARD_STATE = "FB001"
-"""The SQLSTATE with which PostgreSQL reports that a guard refused."""
+"""The SQLSTATE of a trigger's refusal on PostgreSQL."""
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """A trigger: on PostgreSQL its function has the same name."""
+    """A trigger; on PostgreSQL its function has the same name."""
 
     name: str
     table: str
@@ -22,7 +22,7 @@ class Trigger:
     body: str
 
 
-_KEPT = {
+_IMMUTABLE = {
     "transfers": "a transfer is never changed",
     "events": "an event is never changed",
     "tasks": "a task's card, buyer and time of making are never changed",
@@ -35,20 +35,20 @@ _FOLLOWS = """SELECT 1 FROM events
   WHERE task = NEW.task AND sequence = NEW.sequence - 1 AND hash = NEW.previous"""
 
 _MOVE_SQLITE = """\
-  INSERT INTO accounts (id, balance) VALUES (NEW.source, 0) ON CONFLICT (id) DO NOTHING;
-  INSERT INTO accounts (id, balance) VALUES (NEW.target, 0) ON CONFLICT (id) DO NOTHING;
-  UPDATE accounts SET balance = balance - NEW.amount WHERE id = NEW.source;
-  UPDATE accounts SET balance = balance + NEW.amount WHERE id = NEW.target;"""
+  INSERT INTO accounts (id, balance) VALUES (NEW.debit, 0) ON CONFLICT (id) DO NOTHING;
+  INSERT INTO accounts (id, balance) VALUES (NEW.credit, 0) ON CONFLICT (id) DO NOTHING;
+  UPDATE accounts SET balance = balance - NEW.amount WHERE id = NEW.debit;
+  UPDATE accounts SET balance = balance + NEW.amount WHERE id = NEW.credit;"""
 
 _MOVE_POSTGRESQL = """\
 BEGIN
   INSERT INTO accounts (id, balance)
-    SELECT source, 0 FROM posted UNION SELECT target, 0 FROM posted ORDER BY 1
+    SELECT debit, 0 FROM posted UNION SELECT credit, 0 FROM posted ORDER BY 1
     ON CONFLICT (id) DO NOTHING;
   UPDATE accounts SET balance = balance + moved.amount FROM (
     SELECT id, sum(amount) AS amount FROM (
-      SELECT source AS id, -amount AS amount FROM posted
-      UNION ALL SELECT target, amount FROM posted
+      SELECT debit AS id, -amount AS amount FROM posted
+      UNION ALL SELECT credit, amount FROM posted
     ) AS each_side GROUP BY id
   ) AS moved WHERE accounts.id = moved.id;
   RETURN NULL;
@@ -71,7 +71,7 @@ _FIXED = {
     "tasks": ("id", "buyer", "card", "created_ms", "words", "promised"),
     "payouts": ("id", "party", "amount", "destination", "at_ms"),
 }
-"""Columns that never change in tables of which others do."""
+"""The immutable columns of tables in which others change."""
 
 
 def _changed(table: str, differs: str) -> str:
@@ -86,7 +86,7 @@ def _sqlite() -> list[Trigger]:
         "payouts": "id = NEW.id",
         "payout_steps": "payout = NEW.payout AND number = NEW.number",
     }
-    found = [
+    result = [
         Trigger("transfers_move", "transfers", "AFTER INSERT ON transfers", _MOVE_SQLITE),
         Trigger(
             "events_follow",
@@ -95,23 +95,23 @@ def _sqlite() -> list[Trigger]:
             _refusal_sqlite(_GAP),
         ),
     ]
-    for table, sentence in _KEPT.items():
+    for table, sentence in _IMMUTABLE.items():
         refusal = _refusal_sqlite(sentence)
         changed = _changed(table, "IS NOT")
         update = f"BEFORE UPDATE ON {table}" + (f" WHEN {changed}" if changed else "")
-        # INSERT OR REPLACE deletes the old row without a word to the trigger on DELETE.
+        # INSERT OR REPLACE deletes the old row without running the trigger on DELETE.
         replace = f"BEFORE INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table}"
-        found += [
+        result += [
             Trigger(f"{table}_no_update", table, update, refusal),
             Trigger(f"{table}_no_delete", table, f"BEFORE DELETE ON {table}", refusal),
             Trigger(f"{table}_no_replace", table, f"{replace} WHERE {exists[table]})", refusal),
         ]
-    return found
+    return result
 
 
 def _postgresql() -> list[Trigger]:
     row, statement = "FOR EACH ROW", "FOR EACH STATEMENT"
-    found = [
+    result = [
         Trigger(
             "transfers_move",
             "transfers",
@@ -125,26 +125,26 @@ def _postgresql() -> list[Trigger]:
             _refusal_postgresql(_GAP, f"NEW.sequence > 0 AND NOT EXISTS ({_FOLLOWS})"),
         ),
     ]
-    for table, sentence in _KEPT.items():
+    for table, sentence in _IMMUTABLE.items():
         refusal = _refusal_postgresql(sentence)
         update = _refusal_postgresql(sentence, _changed(table, "IS DISTINCT FROM"))
-        found += [
+        result += [
             Trigger(f"{table}_no_update", table, f"BEFORE UPDATE ON {table} {row}", update),
             Trigger(f"{table}_no_delete", table, f"BEFORE DELETE ON {table} {row}", refusal),
             Trigger(
                 f"{table}_no_truncate", table, f"BEFORE TRUNCATE ON {table} {statement}", refusal
             ),
         ]
-    return found
+    return result
 
 
 def triggers(dialect: str) -> list[Trigger]:
-    """Return every trigger that a database of this kind must have."""
+    """Return every trigger of this kind of database."""
     return _sqlite() if dialect == "sqlite" else _postgresql()
 
 
 def create_statements(trigger: Trigger, dialect: str) -> list[str]:
-    """Return what makes a trigger."""
+    """Return the SQL that creates a trigger."""
     if dialect == "sqlite":
         return [f"CREATE TRIGGER {trigger.name}\n{trigger.when}\nBEGIN\n{trigger.body}\nEND"]
     return [

@@ -1,4 +1,4 @@
-"""Bring a database up to this code's tables, and refuse one whose guards are not all in place."""
+"""Upgrade a database to this code's tables, and refuse one whose guards are not all in place."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from fedbourse.errors import FedbourseError, InvalidInput
 from fedbourse.storage.engine import READS
-from fedbourse.storage.golden import missing
+from fedbourse.storage.guards import missing
 from fedbourse.storage.migrations.env import VERSION_TABLE
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.triggers import create_statements, triggers
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Dialect
 
 _MIGRATIONS = "fedbourse.storage:migrations"
-_BEFORE_THE_FIRST_RELEASE = ("0001", "0002")
-_ONE_AT_A_TIME = 0x66656462  # any number that nobody else locks
+_BEFORE_THE_FIRST_RELEASE = ("0001", "0002", "1000")
+_UPGRADE_LOCK = 0x66656462  # any number that nobody else locks
 
 
 def upgrade(engine: Engine, *, place: str = "the database", script: str = _MIGRATIONS) -> None:
-    """Bring a database of any earlier version up, all or nothing, and check that it is whole."""
+    """Upgrade a database of any earlier version, all or nothing, and check its guards."""
     scripts = ScriptDirectory.from_config(_config(script))
-    # Looking takes no lock, so that a store can start while another one writes.
+    # A check takes no lock, so that a store can start while another one writes.
     with engine.execution_options(**{READS: True}).connect() as connection:
-        current = _version(connection, scripts, place)
-        if current == scripts.get_current_head():
+        if _version(connection, scripts, place) == scripts.get_current_head():
             _refuse_missing(connection, place)
             return
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
             _refuse_encoding(connection, place)
         # Another process may have been faster.
         if _version(connection, scripts, place) != scripts.get_current_head():
@@ -47,17 +46,16 @@ def upgrade(engine: Engine, *, place: str = "the database", script: str = _MIGRA
         _refuse_missing(connection, place)
 
 
-def statements(engine: Engine) -> list[str]:
-    """Return what makes today's tables from nothing: the model for the next migration."""
-    dialect = engine.dialect
-    found: list[str] = []
+def statements(dialect: Dialect) -> list[str]:
+    """Return the SQL that creates today's tables and triggers."""
+    ddl: list[str] = []
     for table in metadata.sorted_tables:
-        found.append(str(CreateTable(table).compile(dialect=dialect)))
+        ddl.append(str(CreateTable(table).compile(dialect=dialect)))
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        found += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+        ddl += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     for trigger in triggers(dialect.name):
-        found += create_statements(trigger, dialect.name)
-    return [statement.strip() for statement in found]
+        ddl += create_statements(trigger, dialect.name)
+    return [statement.strip() for statement in ddl]
 
 
 def _config(script: str) -> Config:
@@ -70,33 +68,33 @@ def _config(script: str) -> Config:
 def _version(connection: Connection, scripts: ScriptDirectory, place: str) -> str | None:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     current = context.get_current_revision()
-    known = [revision.revision for revision in scripts.walk_revisions()]
+    versions = [revision.revision for revision in scripts.walk_revisions()]
     if current in _BEFORE_THE_FIRST_RELEASE:
         raise InvalidInput(
             f"{place} was made before the first release of fedbourse (version {current}), and its "
-            "tasks cannot be read any more; give the market a new database"
+            "tasks can no longer be read; give the market a new database"
         )
-    if current is not None and current not in known:
+    if current is not None and current not in versions:
         raise FedbourseError(
             f"{place} is at version {current!r:.40}, newer than this fedbourse knows "
-            f"({known[0]}); install a newer fedbourse"
+            f"({versions[0]}); install a newer fedbourse"
         )
     if current is None:
-        ours = metadata.tables.keys() & set(inspect(connection).get_table_names())
-        if ours:
+        others = metadata.tables.keys() & set(inspect(connection).get_table_names())
+        if others:
             raise InvalidInput(
-                f"{place} holds tables that fedbourse did not make, such as {min(ours)!r}; "
+                f"{place} holds tables that fedbourse did not make, such as {min(others)!r}; "
                 "give the market a database of its own"
             )
     return current
 
 
 def _refuse_missing(connection: Connection, place: str) -> None:
-    gone = missing(connection)
-    if gone:
+    guards = missing(connection)
+    if guards:
         raise FedbourseError(
-            f"{place} lacks what keeps its books right: {', '.join(gone[:5])}"
-            + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+            f"{place} lacks what keeps its books right: {', '.join(guards[:5])}"
+            + (f" and {len(guards) - 5} more" if len(guards) > 5 else "")
             + "; restore it from a backup"
         )
 

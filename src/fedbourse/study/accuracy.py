@@ -1,4 +1,4 @@
-"""Do the models of accuracy tell the truth? Trainings at a grid of rewards, beside their word."""
+"""How true are the accuracy models? Trainings at a grid of rewards, beside their predictions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.learning.rounds import WEIGHTS
-from fedbourse.study.interval import Mean, mean_of
-from fedbourse.study.trials import Task, trial
+from fedbourse.learning.aggregation import AGGREGATIONS
+from fedbourse.study.trials import Mean, TrialTask, trial
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fedbourse.learning.rounds import Weights
 
 FACTORS = tuple(float(f) for f in np.geomspace(0.03, 10.0, 6))
 """Rewards, in turning rewards: at 1 the model ``precision`` sees as much noise as signal."""
@@ -28,10 +26,10 @@ FACTORS = tuple(float(f) for f in np.geomspace(0.03, 10.0, 6))
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: its reward, what came out, and what each model said."""
+    """One training: its reward, the accuracy measured, and what each model predicted."""
 
     factor: float
-    weights: Weights
+    aggregation: str
     seed: int
     reward: float
     participants: int
@@ -43,10 +41,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Point:
-    """All seeds of one reward and weighting."""
+    """All seeds of one reward and aggregation."""
 
     factor: float
-    weights: Weights
+    aggregation: str
     measured: Mean
     ceiling: float
     predicted: dict[str, float]
@@ -56,38 +54,40 @@ class Point:
 class AccuracyStudy:
     """A finished study."""
 
-    task: Task
+    task: TrialTask
     cells: tuple[Cell, ...]
 
     @property
     def points(self) -> list[Point]:
-        """Means over seeds, in the order of weights and rewards."""
+        """Means over seeds, in the order of aggregations and rewards."""
         result = []
-        for weights in WEIGHTS:
+        for aggregation in AGGREGATIONS:
             for factor in sorted({cell.factor for cell in self.cells}):
-                mine = [c for c in self.cells if c.weights == weights and c.factor == factor]
+                cells = [
+                    c for c in self.cells if c.aggregation == aggregation and c.factor == factor
+                ]
                 result.append(
                     Point(
                         factor=factor,
-                        weights=weights,
-                        measured=mean_of([c.measured for c in mine]),
-                        ceiling=float(np.mean([c.ceiling for c in mine])),
+                        aggregation=aggregation,
+                        measured=Mean.of([c.measured for c in cells]),
+                        ceiling=float(np.mean([c.ceiling for c in cells])),
                         predicted={
-                            name: float(np.mean([c.predicted[name] for c in mine]))
+                            name: float(np.mean([c.predicted[name] for c in cells]))
                             for name in ACCURACY_MODELS
                         },
                     )
                 )
         return result
 
-    def mean_absolute_error(self, model: str, weights: Weights) -> float:
+    def mean_absolute_error(self, model: str, aggregation: str) -> float:
         """Return how far a model is off, on average over the rewards."""
-        points = [point for point in self.points if point.weights == weights]
+        points = [point for point in self.points if point.aggregation == aggregation]
         return float(np.mean([abs(p.predicted[model] - p.measured.value) for p in points]))
 
 
 def run_accuracy_study(
-    task: Task,
+    task: TrialTask,
     *,
     seeds: int,
     first_seed: int = 0,
@@ -95,7 +95,7 @@ def run_accuracy_study(
     keep: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> AccuracyStudy:
-    """Train at every reward with both weightings; ``keep`` holds finished seeds for a later run."""
+    """Train at every reward with both aggregations; ``keep`` stores seeds for a later run."""
     if not factors or not all(0 < f < float("inf") for f in factors):
         raise InvalidInput(f"rewards must be numbers above 0; found {list(factors)}")
     recipe: dict[str, object] = {
@@ -104,35 +104,35 @@ def run_accuracy_study(
         "factors": list(factors),
         "file": _fingerprint(task.data),
     }
-    known = _Kept(keep, recipe) if keep is not None else None
+    store = _SeedStore(keep, recipe) if keep is not None else None
     cells: list[Cell] = []
     for done, seed in enumerate(range(first_seed, first_seed + seeds)):
         progress(done, seeds)
-        mine = known.of(seed) if known is not None else None
-        if mine is None:
-            mine = list(_cells(task, seed, factors))
-            if known is not None:
-                known.add(mine)
-        cells += mine
+        fresh = store.seeds.get(seed) if store is not None else None
+        if fresh is None:
+            fresh = list(_cells(task, seed, factors))
+            if store is not None:
+                store.add(fresh)
+        cells += fresh
     progress(seeds, seeds)
     return AccuracyStudy(task, tuple(cells))
 
 
-def _cells(task: Task, seed: int, factors: tuple[float, ...]) -> Iterator[Cell]:
-    drawn = trial(task, seed=seed)
-    for weights in WEIGHTS:
-        ceiling = drawn.ceiling(weights)
+def _cells(task: TrialTask, seed: int, factors: tuple[float, ...]) -> Iterator[Cell]:
+    draw = trial(task, seed=seed)
+    for aggregation in AGGREGATIONS:
+        ceiling = draw.ceiling(aggregation)
         for factor in factors:
-            reward = factor * drawn.turning_reward
+            reward = factor * draw.turning_reward
             yield Cell(
                 factor=factor,
-                weights=weights,
+                aggregation=aggregation,
                 seed=seed,
                 reward=reward,
-                participants=len(drawn.participants),
-                measured=drawn.measure(reward, weights),
+                participants=len(draw.participants),
+                measured=draw.measure(reward, aggregation),
                 ceiling=ceiling,
-                predicted=drawn.predicted(reward, ceiling=ceiling),
+                predicted=draw.predicted(reward, ceiling=ceiling),
             )
 
 
@@ -144,40 +144,28 @@ def _fingerprint(data: str) -> str | None:
     return None
 
 
-class _Kept:
-    """Finished seeds in a file, one line each, after a line that says of which study."""
+class _SeedStore:
+    """Finished seeds in a file, one line each, after a line that names the study."""
 
     def __init__(self, file: Path, recipe: dict[str, object]) -> None:
         self._file = file
         head = json.dumps(recipe, sort_keys=True)
-        lines = (
-            file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
-        )
-        self._seeds: dict[int, list[Cell]] = {}
-        if not lines or lines[0] != head:
-            file.write_text(head + "\n", encoding="utf-8")
-            return
-        for line in lines[1:]:
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        lines = text.splitlines()
+        self.seeds: dict[int, list[Cell]] = {}
+        for line in lines[1:] if lines[:1] == [head] else ():
             try:
                 cells = [Cell(**row) for row in json.loads(line)]
-                self._seeds[cells[0].seed] = cells
+                self.seeds[cells[0].seed] = cells
             except (ValueError, TypeError, LookupError):
                 continue  # a line cut short by a crash: its seed is trained again
-        file.write_text(
-            "\n".join([head, *(self._line(cells) for cells in self._seeds.values())]) + "\n",
-            encoding="utf-8",
-        )
-
-    def of(self, seed: int) -> list[Cell] | None:
-        return self._seeds.get(seed)
+        file.write_text(head + "\n", encoding="utf-8")
+        for cells in self.seeds.values():
+            self.add(cells)
 
     def add(self, cells: list[Cell]) -> None:
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(self._line(cells) + "\n")
-
-    @staticmethod
-    def _line(cells: list[Cell]) -> str:
-        return json.dumps([asdict(cell) for cell in cells])
+            file.write(json.dumps([asdict(cell) for cell in cells]) + "\n")
 
 
 def cell_row(cell: Cell) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.learning.rounds import WEIGHTS
+from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.study.figures import LOOKS, STYLE, need_matplotlib, save_figure
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ def draw_accuracy(study: AccuracyStudy, folder: Path) -> list[Path]:
     plt = need_matplotlib()
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, 2, figsize=(7.2, 3.2), layout="constrained", sharey=True)
-        for axes, weights in zip(grid, WEIGHTS, strict=True):
-            points = [point for point in study.points if point.weights == weights]
+        for axes, aggregation in zip(grid, AGGREGATIONS, strict=True):
+            points = [point for point in study.points if point.aggregation == aggregation]
             _panel(axes, points)
-            axes.set_title(f"{weights} weights", fontsize=9, loc="left")
+            axes.set_title(f"{aggregation} weights", fontsize=9, loc="left")
         grid[0].set_ylabel("accuracy, %")
         grid[1].legend(fontsize=7, loc="lower right")
         figure.supxlabel(

@@ -2,7 +2,7 @@
 
 A claim of a trend holds when Kendall's tau between the parameter and the metric, over all draws,
 has the claimed sign with p < 0.01, and the means at both ends of the sweep differ that way by more
-than three standard errors. Every claim is judged under each of the four accuracy models.
+than three standard errors. Every claim is tested under each of the four accuracy models.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedbourse.game import ACCURACY_MODELS, Accuracy
-from fedbourse.study.paper import WEIGHT
+from fedbourse.study.paper import ACCURACY_VALUE
 
 if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
@@ -25,7 +25,7 @@ STANDARD_ERRORS = 3.0
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A sentence about one metric along one sweep."""
 
     text: str
@@ -35,25 +35,27 @@ class Claim:
 
 
 CLAIMS = (
-    Claim("more owners, more participants", "participants", "owners", "rises"),
-    Claim("more diverse values, fewer participants", "participants", "value_max", "falls"),
-    Claim("more owners, a better utility for the server", "server_utility", "owners", "rises"),
-    Claim("that gain shrinks as owners are added", "server_utility", "owners", "gains shrink"),
-    Claim("more diverse values, a worse one", "server_utility", "value_max", "falls"),
-    Claim("more owners, a lower mean utility of users", "user_utility", "owners", "falls"),
-    Claim("more owners, a lower spread of it", "user_spread", "owners", "falls"),
-    Claim("more diverse values, a higher mean utility", "user_utility", "value_max", "rises"),
-    Claim("more diverse values, a higher spread", "user_spread", "value_max", "rises"),
-    Claim("server's utility goes to 0 with the reward", "server_utility", "owners", "vanishes"),
-    Claim("some reward above 0 is the best one", "reward", "owners", "always positive"),
+    PaperClaim("more owners, more participants", "participants", "owners", "rises"),
+    PaperClaim("more diverse values, fewer participants", "participants", "value_max", "falls"),
+    PaperClaim("more owners, a better utility for the server", "server_utility", "owners", "rises"),
+    PaperClaim("that gain shrinks as owners are added", "server_utility", "owners", "gains shrink"),
+    PaperClaim("more diverse values, a worse one", "server_utility", "value_max", "falls"),
+    PaperClaim("more owners, a lower mean utility of users", "user_utility", "owners", "falls"),
+    PaperClaim("more owners, a lower spread of it", "user_spread", "owners", "falls"),
+    PaperClaim("more diverse values, a higher mean utility", "user_utility", "value_max", "rises"),
+    PaperClaim("more diverse values, a higher spread", "user_spread", "value_max", "rises"),
+    PaperClaim(
+        "server's utility goes to 0 with the reward", "server_utility", "owners", "vanishes"
+    ),
+    PaperClaim("some reward above 0 is the best one", "reward", "owners", "always positive"),
 )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim judged under one model, with the numbers that decide it."""
+    """A claim tested under one model, with the numbers that decide it."""
 
-    claim: Claim
+    claim: PaperClaim
     model: str
     holds: bool
     test: str
@@ -80,17 +82,17 @@ class Verdict:
         return "holds" if self.holds else "does not hold"
 
 
-def judge(study: PaperStudy) -> list[Verdict]:
+def verdicts_on(study: PaperStudy) -> list[Verdict]:
     """Return a verdict for every claim under every model."""
-    return [_judge(study, claim, model) for claim in CLAIMS for model in ACCURACY_MODELS]
+    return [_verdict(study, claim, model) for claim in CLAIMS for model in ACCURACY_MODELS]
 
 
-def _judge(study: PaperStudy, claim: Claim, model: str) -> Verdict:
+def _verdict(study: PaperStudy, claim: PaperClaim, model: str) -> Verdict:
     outcomes = study.along(claim.sweep, model)
     parameters = np.array([o.sweep.parameter(o.setting) for o in outcomes])
     table = np.array([o.metrics[claim.metric] for o in outcomes])
     if claim.shape == "vanishes":
-        limit = WEIGHT * Accuracy(model).chance
+        limit = ACCURACY_VALUE * Accuracy(model).chance
         return Verdict(claim, model, limit == 0, "limit at reward 0", limit, limit, None, None)
     if claim.shape == "always positive":
         share = (table > 0).mean(axis=1)
@@ -114,8 +116,8 @@ def _trend(parameters: FloatArray, table: FloatArray, *, sign: int) -> tuple[boo
     from scipy.stats import kendalltau
 
     draws = table.shape[1]
-    found = kendalltau(np.repeat(parameters, draws), table.ravel())
-    tau, p = float(found.statistic), float(found.pvalue)
+    kendall = kendalltau(np.repeat(parameters, draws), table.ravel())
+    tau, p = float(kendall.statistic), float(kendall.pvalue)
     errors = table.std(axis=1, ddof=1) / math.sqrt(draws)
     way = sign * (table[-1].mean() - table[0].mean())
     clear = way > STANDARD_ERRORS * math.hypot(errors[0], errors[-1])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbourse.study.paper import Outcome, PaperStudy, Sweep
+    from fedbourse.study.paper import PaperOutcome, PaperStudy, Sweep
 
 # Okabe and Ito's colours, told apart by every common colour vision; dashes and markers say the
 # same again for print without colour.
@@ -96,7 +96,7 @@ def _panel(axes: Axes, study: PaperStudy, metric: str, sweep: Sweep) -> None:
     axes.set_ylabel(_LABELS[metric])
 
 
-def _line(axes: Axes, outcomes: list[Outcome], metric: str, *, label: str, look: str) -> None:
+def _line(axes: Axes, outcomes: list[PaperOutcome], metric: str, *, label: str, look: str) -> None:
     """Draw the mean over draws, and a band from the 10th to the 90th percentile."""
     x = [o.sweep.parameter(o.setting) for o in outcomes]
     rows = [o.metrics[metric] for o in outcomes]

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.game import Calibration, Observation, Training, calibrate
-from fedbourse.study.interval import Mean, mean_of
-from fedbourse.study.trials import Task, trial
+from fedbourse.study.trials import Mean, TrialTask, trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedbourse.learning.rounds import Weights
     from fedbourse.study.trials import Trial
 
 PILOT_FACTORS = tuple(float(f) for f in np.geomspace(0.1, 10.0, 6))
@@ -26,11 +24,11 @@ HELD_OUT_FACTORS = tuple(float(np.sqrt(a * b)) for a, b in itertools.pairwise(PI
 _REPEATS = 3  # trainings of each reward and seed, for noise is the larger part of the spread
 
 MODEL_OF = {"equal": "averaged", "precision": "precision"}
-"""The model of accuracy that knows how answers are weighted."""
+"""The model of accuracy that knows how updates are weighted."""
 
 
 @dataclass(frozen=True)
-class Check:
+class HeldOutCheck:
     """A reward unseen in the fit: what the fitted model says, and what owners' records give."""
 
     factor: float
@@ -48,12 +46,12 @@ class Check:
 class PilotStudy:
     """A calibration and its checks."""
 
-    task: Task
-    weights: Weights
+    task: TrialTask
+    aggregation: str
     seeds: int
     training: Training
     calibration: Calibration
-    checks: tuple[Check, ...]
+    checks: tuple[HeldOutCheck, ...]
 
     @property
     def largest_error(self) -> float:
@@ -62,9 +60,9 @@ class PilotStudy:
 
 
 def run_pilot_study(
-    task: Task,
+    task: TrialTask,
     *,
-    weights: Weights,
+    aggregation: str,
     seeds: int,
     first_seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, of: None,
@@ -74,40 +72,38 @@ def run_pilot_study(
     for k in range(seeds):
         progress(k, 2 * seeds)
         pilot = trial(task, seed=first_seed + k, whose="public")
-        observations += [_observed(pilot, factor, weights) for factor in PILOT_FACTORS]
-    fitted = calibrate(observations, model=MODEL_OF[weights])
+        observations += [_observe(pilot, factor, aggregation) for factor in PILOT_FACTORS]
+    calibration = calibrate(observations, model=MODEL_OF[aggregation])
 
     owners: list[Trial] = []
     for k in range(seeds):
         progress(seeds + k, 2 * seeds)
         owners.append(trial(task, seed=first_seed + k))
-    checks = [_checked(owners, factor, weights, fitted) for factor in HELD_OUT_FACTORS]
+    checks = [_check(owners, factor, aggregation, calibration) for factor in HELD_OUT_FACTORS]
     progress(2 * seeds, 2 * seeds)
-    return PilotStudy(task, weights, seeds, owners[0].training, fitted, tuple(checks))
+    return PilotStudy(task, aggregation, seeds, owners[0].training, calibration, tuple(checks))
 
 
-def _observed(pilot: Trial, factor: float, weights: Weights) -> Observation:
+def _observe(pilot: Trial, factor: float, aggregation: str) -> Observation:
     reward = factor * pilot.turning_reward
     return Observation(
         precisions=pilot.precisions(reward),
         owners=pilot.task.owners,
-        accuracy=pilot.measure(reward, weights, repeats=_REPEATS),
+        accuracy=pilot.measure(reward, aggregation, repeats=_REPEATS),
     )
 
 
-def _checked(owners: list[Trial], factor: float, weights: Weights, fitted: Calibration) -> Check:
-    rewards = [factor * drawn.turning_reward for drawn in owners]
-    predicted = [
-        fitted.accuracy.of(drawn.precisions(reward), drawn.task.owners)
-        for drawn, reward in zip(owners, rewards, strict=True)
-    ]
-    measured = [
-        drawn.measure(reward, weights, repeats=_REPEATS)
-        for drawn, reward in zip(owners, rewards, strict=True)
-    ]
-    return Check(
+def _check(
+    owners: list[Trial], factor: float, aggregation: str, calibration: Calibration
+) -> HeldOutCheck:
+    rewards = [factor * each.turning_reward for each in owners]
+    pairs = list(zip(owners, rewards, strict=True))
+    accuracy = calibration.accuracy
+    predicted = [accuracy.of(each.precisions(reward), each.task.owners) for each, reward in pairs]
+    measured = [each.measure(reward, aggregation, repeats=_REPEATS) for each, reward in pairs]
+    return HeldOutCheck(
         factor=factor,
         reward=float(np.mean(rewards)),
         predicted=float(np.mean(predicted)),
-        measured=mean_of(measured),
+        measured=Mean.of(measured),
     )

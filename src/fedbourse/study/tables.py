@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedbourse.study.claims import Verdict
-    from fedbourse.study.paper import Outcome, PaperStudy
+    from fedbourse.study.paper import PaperOutcome, PaperStudy
 
 
 def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
@@ -45,7 +45,7 @@ def verdict_row(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _key(outcome: Outcome) -> dict[str, object]:
+def _key(outcome: PaperOutcome) -> dict[str, object]:
     return {
         "sweep": outcome.sweep.name,
         "owners": outcome.setting.owners,
@@ -54,7 +54,7 @@ def _key(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _summary(outcome: Outcome) -> dict[str, object]:
+def _summary(outcome: PaperOutcome) -> dict[str, object]:
     row = _key(outcome)
     for name in METRICS:
         values = outcome.metrics[name]
@@ -64,7 +64,7 @@ def _summary(outcome: Outcome) -> dict[str, object]:
     return row
 
 
-def _rows(outcome: Outcome) -> Iterable[dict[str, object]]:
+def _rows(outcome: PaperOutcome) -> Iterable[dict[str, object]]:
     for i in range(len(outcome.metrics["participants"])):
         yield _key(outcome) | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
 

@@ -1,92 +1,84 @@
-"""What auditors and the operator may read: every line, every account, every transfer."""
+"""What auditors and the operator may read: every allocation, account and transfer."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from fedbourse.web.account_documents import BalancePage, EntryPage
-from fedbourse.web.doors import Known  # noqa: TC001 - FastAPI reads it
+from fedbourse.market.document_types import Balance, BalancePage, EntryPage, OwnerPage, UpdatePage
+from fedbourse.market.monitoring import MonitoringPage
+from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import EITHER, TOKEN
-from fedbourse.web.owner_documents import AnswerPage, DriftPage, OwnerPage
+from fedbourse.web.paging import page
 from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
-    from fedbourse.market.task import Entry
-    from fedbourse.market.view import View
+    from fedbourse.market.records import Entry
+    from fedbourse.market.views import View
 
 router = APIRouter(route_class=StrictRoute, tags=["audit"])
+_DEVICES_LIGHT = 100
+"""More than this is heavy work: the noise of each device is computed."""
 
 
-def entry_page(entries: list[Entry], limit: int) -> dict[str, object]:
-    """Return transfers, and where the next page begins."""
-    return {
-        "entries": [asdict(entry) for entry in entries],
-        "next": entries[-1].sequence if len(entries) == limit else None,
-    }
+def entry_page(entries: list[Entry], limit: int) -> EntryPage:
+    """Return a page of transfers."""
+    return page(EntryPage, entries, limit, "sequence")
 
 
-@router.get(
-    "/tasks/{task}/lines",
-    operation_id="list_lines",
-    response_model=OwnerPage,
-    openapi_extra=TOKEN,
-)
-def list_lines(visit: Known, task: TaskId, after: AfterName = "", limit: Limit = 100) -> Response:
-    """List what owners said and were promised, in full."""
-    return visit.read(lambda view: view.owners(task, after=after, limit=limit))
-
-
-@router.get(
-    "/tasks/{task}/rounds/{number}/answers",
-    operation_id="list_answers",
-    response_model=AnswerPage,
-    openapi_extra=TOKEN,
-)
-def list_answers(
-    visit: Known, task: TaskId, number: RoundNumber, after: AfterName = "", limit: Limit = 100
+@router.get("/tasks/{task}/allocations", response_model=OwnerPage, openapi_extra=TOKEN)
+def list_allocations(
+    context: AuthenticatedDep, task: TaskId, after: AfterName = "", limit: Limit = 100
 ) -> Response:
-    """List who answered a round, and the hash of each answer, which the log vouches for."""
-    return visit.read(lambda view: view.answers(task, round=number, after=after, limit=limit))
+    """List what owners offered and were promised, in full.
 
-
-@router.get(
-    "/tasks/{task}/drift",
-    operation_id="show_drift",
-    response_model=DriftPage,
-    openapi_extra=EITHER,
-)
-def show_drift(visit: Known, task: TaskId, after: AfterName = "", limit: Limit = 100) -> Response:
-    """Show what the answers of each device say of it over rounds; to an owner, its own.
-
-    It flags, and never withholds pay.
+    A page holds fewer owners than the limit where each has replied to many ticks.
     """
-    return visit.read(lambda view: view.drift(task, after=after, limit=limit))
+    return context.read(lambda view: view.owners(task, after=after, limit=limit))
 
 
-@router.get(
-    "/accounts", operation_id="list_accounts", response_model=BalancePage, openapi_extra=TOKEN
-)
-def list_accounts(visit: Known, after: AfterName = "", limit: Limit = 100) -> Response:
+@router.get("/tasks/{task}/rounds/{number}/updates", response_model=UpdatePage, openapi_extra=TOKEN)
+def list_updates(
+    context: AuthenticatedDep,
+    task: TaskId,
+    number: RoundNumber,
+    after: AfterName = "",
+    limit: Limit = 100,
+) -> Response:
+    """List who sent an update in a round, with the hash of each, as the log holds it."""
+    return context.read(lambda view: view.updates(task, round=number, after=after, limit=limit))
+
+
+@router.get("/tasks/{task}/monitoring", response_model=MonitoringPage, openapi_extra=EITHER)
+def show_monitoring(
+    context: AuthenticatedDep, task: TaskId, after: AfterName = "", limit: Limit = 100
+) -> Response:
+    """Show what many rounds of updates say about each device; to an owner, about its own.
+
+    Devices are flagged; no pay is ever withheld.
+    """
+    return context.read(
+        lambda view: view.monitoring(task, after=after, limit=limit), heavy=limit > _DEVICES_LIGHT
+    )
+
+
+@router.get("/accounts", response_model=BalancePage, openapi_extra=TOKEN)
+def list_accounts(context: AuthenticatedDep, after: AfterName = "", limit: Limit = 100) -> Response:
     """List every account by name, and what it holds."""
 
-    def balances(view: View) -> object:
-        found = view.accounts(after=after, limit=limit)
-        return {
-            "accounts": [{"party": name, "balance_micro": amount} for name, amount in found],
-            "next": found[-1][0] if len(found) == limit else None,
-        }
+    def balances(view: View) -> BalancePage:
+        accounts = [Balance(*account) for account in view.accounts(after=after, limit=limit)]
+        return page(BalancePage, accounts, limit, "party")
 
-    return visit.read(balances)
+    return context.read(balances)
 
 
-@router.get(
-    "/transfers", operation_id="list_transfers", response_model=EntryPage, openapi_extra=TOKEN
-)
-def list_transfers(visit: Known, after: AfterEntry = 0, limit: Limit = 100) -> Response:
+@router.get("/transfers", response_model=EntryPage, openapi_extra=TOKEN)
+def list_transfers(
+    context: AuthenticatedDep, after: AfterEntry = 0, limit: Limit = 100
+) -> Response:
     """List every transfer in the order of posting."""
-    return visit.read(lambda view: entry_page(view.transfers(after=after, limit=limit), limit))
+    return context.read(lambda view: entry_page(view.transfers(after=after, limit=limit), limit))

@@ -1,4 +1,4 @@
-"""What callers send, but the card (see ``cards``): no unknown items, no guessing, no NaN."""
+"""What callers send, except the card (see ``cards``): no unknown items, no coercion, no NaN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNATURE = "5VZDAMNgrHKQhuLMgG6CioSHfx645dl02HPgZSJJAVVfuIIVkKM7rMYeOXAc-bRr0lv
 
 
 class Body(BaseModel):
-    """A body of a request or an answer."""
+    """A body of a request or a response."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", allow_inf_nan=False, frozen=True, use_attribute_docstrings=True
@@ -36,7 +36,7 @@ def example(**items: Any) -> ConfigDict:
 
 
 class Nothing(Body):
-    """No items: the address says it all."""
+    """No items."""
 
     model_config = example()
 
@@ -46,7 +46,7 @@ class Opening(Body):
 
     model_config = example(confirm_upfront=False)
     confirm_upfront: bool = False
-    """That all of the reward is paid before round 0, whoever then delivers; for such cards."""
+    """That all of the reward is paid before round 0, whoever then delivers; for upfront cards."""
 
 
 class Cancellation(Body):
@@ -57,33 +57,33 @@ class Cancellation(Body):
 
 
 class InterestBody(Body):
-    """An owner likes a card."""
+    """An owner's interest in a task."""
 
     model_config = example(value=None, previous=HASH)
     value: float | None = None
-    """What privacy is worth to the owner, in credits a unit of rho; null where it is withheld."""
+    """What a unit of rho is worth to the owner, in credits; null where it is withheld."""
     previous: Hash
     """The card's hash."""
 
 
 class PlanBody(Body):
-    """The budget with which an owner answers an offer."""
+    """An owner's reply to a tick."""
 
     model_config = example(tick=3, budget=0.0625, previous=HASH)
     tick: int = Field(ge=0)
     budget: float = Field(ge=0)
-    """rho that the owner would sell at the total of this tick; 0 for none."""
+    """rho that the owner would sell at this tick's total budget; 0 for none."""
     previous: Hash
     """The offer's hash."""
 
 
 class Decision(Body):
-    """An owner's device signs its terms, or declines them."""
+    """A device's signature of its terms, or its refusal."""
 
     model_config = example(accept=True, digest=HASH, signature=SIGNATURE)
     accept: bool
     digest: Hash
-    """The hash of the terms that the decision is on."""
+    """The hash of the terms."""
     signature: SignatureText | None = None
     """The device's signature of the terms' canonical form; needed to accept."""
 
@@ -96,7 +96,7 @@ class DepositBody(Body):
 
 
 class WithdrawalBody(Body):
-    """Money that is to leave the caller's account."""
+    """A withdrawal from the caller's account."""
 
     model_config = example(amount_micro=12_500_000, destination="IBAN DE02 1203 0000 0000 2020 51")
     amount_micro: int = Field(ge=1, le=2**53 - 1)
@@ -131,7 +131,7 @@ class EnrolmentTokenBody(Body):
 
 
 class EnrolmentBody(Body):
-    """A device that wants to be taken in; the request is signed with the key that it brings."""
+    """A device to be enrolled; the request is signed with the key that it brings."""
 
     model_config = example(token="fbe_" + "x" * 43, public_key=KEY)
     token: str = Field(pattern="^fbe_[A-Za-z0-9_-]{43}$")

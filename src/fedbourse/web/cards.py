@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import TypeAdapter, WithJsonSchema
 
-from fedbourse.wire.card import TaskCard
+from fedbourse.tasks.card import TaskCard
 
 EXAMPLE: dict[str, Any] = {
     "goal": "will a flight arrive late?",
@@ -25,15 +25,15 @@ EXAMPLE: dict[str, Any] = {
     "rounds": 100,
     "samples": 1000,
     "clip": 1.0,
-    "weights": "precision",
+    "aggregation": "precision",
     "vesting": "by-round",
 }
 
 
 def _schema() -> dict[str, Any]:
     """Return the card's schema in one piece, without references to parts elsewhere."""
-    found = TypeAdapter(TaskCard).json_schema()
-    parts = found.pop("$defs")
+    root = TypeAdapter(TaskCard).json_schema()
+    parts = root.pop("$defs")
 
     def whole(node: Any) -> Any:
         if isinstance(node, list):
@@ -45,7 +45,7 @@ def _schema() -> dict[str, Any]:
             return {**whole(parts[node["$ref"].rpartition("/")[2]]), **rest}
         return {key: whole(value) for key, value in node.items()}
 
-    schema: dict[str, Any] = whole(found) | {"additionalProperties": False}
+    schema: dict[str, Any] = whole(root) | {"additionalProperties": False}
     return schema
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
+from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Conflict, InvalidInput
-from fedbourse.market import access, answers, documents, selling
-from fedbourse.market.task import State
-from fedbourse.web.account_documents import Enrolled
+from fedbourse.market import updates
+from fedbourse.market.commands import access
+from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.document_types import Enrolled, Erased, Participation, Proof, SignedReceipt
+from fedbourse.market.records import Allocation, Exit, Interest, State, TickReply
+from fedbourse.protocol.messages import enrolment_message
 from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Decision,
     EnrolmentBody,
@@ -20,249 +23,167 @@ from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
     Nothing,
     PlanBody,
 )
-from fedbourse.web.doors import NEEDS_KEY, Asked, Behind, Known, enrol
-from fedbourse.web.openapi import BYTES, DEVICE, EITHER, QUERY_ANSWER
-from fedbourse.web.owner_documents import (
-    Erased,
-    ExitDocument,
-    InterestDocument,
-    LineDocument,
-    Mine,
-    PlanDocument,
-    Proof,
-    SignedReceipt,
-)
+from fedbourse.web.dependencies import AuthenticatedDep, RequestDep, ServiceDep  # noqa: TC001 - as above
+from fedbourse.web.enrolment import enrol
+from fedbourse.web.openapi import BYTES, DEVICE, EITHER, ROUND_REQUEST_RESPONSES
 from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
-from fedbourse.wire.canonical import canonical
-from fedbourse.wire.messages import enrolment_message
 
 if TYPE_CHECKING:
-    from fedbourse.market.parties import Device
-    from fedbourse.market.task import Mark, RefusedFor, Round
+    from fedbourse.market.parties import EnrolledDevice
+    from fedbourse.market.records import RefusedFor, Round, TaskVersion
+    from fedbourse.market.views import View
 
 router = APIRouter(route_class=StrictRoute, tags=["device"])
 
 
-@router.post(
-    "/enrolments",
-    operation_id="enrol_device",
-    status_code=201,
-    response_model=Enrolled,
-    dependencies=NEEDS_KEY,
-    openapi_extra=DEVICE,
-)
-def enrol_device(service: Behind, request: Asked, body: EnrolmentBody) -> Response:
-    """Take in a device, which signs with the key that it brings; the owner's last one retires."""
+@router.post("/enrolments", status_code=201, response_model=Enrolled, openapi_extra=DEVICE)
+def enrol_device(service: ServiceDep, request: RequestDep, body: EnrolmentBody) -> Response:
+    """Enrol a device, which signs with the key that it brings; its owner's last one retires."""
+    market = service.market
 
-    def document(made: Device) -> object:
-        message = enrolment_message(
-            device=made.id, owner=made.owner, host=request.authority.lower()
-        )
-        return {
-            "device": made.id,
-            "owner": made.owner,
-            "market_public_key": service.market.key.public,
-            "signature": service.market.key.sign(canonical(message)),
-        }
+    def document(device: EnrolledDevice) -> Enrolled:
+        host = request.authority.lower()
+        message = enrolment_message(device=device.id, owner=device.owner, host=host)
+        signature = market.key.sign(canonical(message))
+        return Enrolled(device.id, device.owner, market.key.public, signature)
 
     with service.view() as view:
         view.check_enrolment(body.token)
+    key = body.public_key
     return enrol(
         service,
         request,
-        body.public_key,
-        lambda unit, device: document(
-            access.enrol(
-                service.market, unit, token=body.token, device=device, public_key=body.public_key
-            )
+        key,
+        lambda tx, device: document(
+            access.enrol(market, tx, token=body.token, device=device, public_key=key)
         ),
     )
 
 
-@router.put(
-    "/tasks/{task}/interest",
-    operation_id="put_interest",
-    response_model=InterestDocument,
-    dependencies=NEEDS_KEY,
-    openapi_extra=DEVICE,
-)
-def put_interest(visit: Known, task: TaskId, body: InterestBody) -> Response:
-    """Register interest in an open task, in place of what was said before."""
-    market = visit.service.market
-    return visit.write(
-        lambda unit, caller: asdict(
-            selling.register_interest(
-                market, unit, caller, task, value=body.value, previous=body.previous
-            )
-        )
+@router.put("/tasks/{task}/interest", response_model=Interest, openapi_extra=DEVICE)
+def put_interest(context: AuthenticatedDep, task: TaskId, body: InterestBody) -> Response:
+    """Register interest in an open task, or replace it."""
+    return context.execute(
+        owner_commands.register_interest, task, value=body.value, previous=body.previous
     )
 
 
-@router.delete(
-    "/tasks/{task}/interest",
-    operation_id="withdraw_interest",
-    response_model=ExitDocument,
-    dependencies=NEEDS_KEY,
-    openapi_extra=EITHER,
-)
-def withdraw_interest(visit: Known, task: TaskId) -> Response:
-    """Withdraw from a task before it is settled; that cannot be taken back."""
-    market = visit.service.market
-    return visit.write(lambda unit, caller: asdict(selling.withdraw(market, unit, caller, task)))
+@router.delete("/tasks/{task}/interest", response_model=Exit, openapi_extra=EITHER)
+def leave_task(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Leave a task before it is settled; that is final."""
+    return context.execute(owner_commands.leave_task, task)
 
 
-@router.put(
-    "/tasks/{task}/plan",
-    operation_id="put_plan",
-    response_model=PlanDocument,
-    dependencies=NEEDS_KEY,
-    openapi_extra=DEVICE,
-)
-def put_plan(visit: Known, task: TaskId, body: PlanBody) -> Response:
+@router.put("/tasks/{task}/plan", response_model=TickReply, openapi_extra=DEVICE)
+def put_plan(context: AuthenticatedDep, task: TaskId, body: PlanBody) -> Response:
     """Reply to the offer of this tick with a budget; it is final when the tick closes."""
-    market = visit.service.market
-    return visit.write(
-        lambda unit, caller: asdict(
-            selling.submit_plan(
-                market,
-                unit,
-                caller,
-                task,
-                tick=body.tick,
-                budget=body.budget,
-                previous=body.previous,
-            )
-        )
+    return context.execute(
+        owner_commands.submit_plan,
+        task,
+        tick=body.tick,
+        budget=body.budget,
+        previous=body.previous,
     )
 
 
-@router.get(
-    "/tasks/{task}/mine", operation_id="show_mine", response_model=Mine, openapi_extra=EITHER
-)
-def show_mine(visit: Known, task: TaskId) -> Response:
-    """Show an owner all that the market keeps of it in a task."""
-    return visit.read(lambda view: view.mine(task))
+@router.get("/tasks/{task}/participation", response_model=Participation, openapi_extra=EITHER)
+def show_participation(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Show an owner its own record of a task."""
+    return context.read(lambda view: view.participation(task))
 
 
-@router.get(
-    "/tasks/{task}/proof", operation_id="show_proof", response_model=Proof, openapi_extra=EITHER
-)
-def show_proof(visit: Known, task: TaskId) -> Response:
-    """Show an owner the path from its line to the root in the log."""
-    return visit.read(lambda view: view.proof(task))
+@router.get("/tasks/{task}/proof", response_model=Proof, openapi_extra=EITHER)
+def show_proof(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Show an owner the path from its allocation to the root in the log."""
+    return context.read(lambda view: view.proof(task))
 
 
-@router.post(
-    "/tasks/{task}/terms",
-    operation_id="decide_terms",
-    response_model=LineDocument,
-    dependencies=NEEDS_KEY,
-    openapi_extra=DEVICE,
-)
-def decide_terms(visit: Known, task: TaskId, body: Decision) -> Response:
+@router.post("/tasks/{task}/terms", response_model=Allocation, openapi_extra=DEVICE)
+def decide_terms(context: AuthenticatedDep, task: TaskId, body: Decision) -> Response:
     """Sign one's terms, or decline them."""
-    market = visit.service.market
-    return visit.write(
-        lambda unit, caller: documents.line_entry(
-            selling.decide(
-                market,
-                unit,
-                caller,
-                task,
-                accept=body.accept,
-                terms_digest=body.digest,
-                signature=body.signature,
-            )
-        )
+    return context.execute(
+        owner_commands.decide,
+        task,
+        accept=body.accept,
+        terms_digest=body.digest,
+        signature=body.signature,
     )
 
 
 @router.get(
-    "/tasks/{task}/query",
-    operation_id="fetch_query",
+    "/tasks/{task}/round-request",
     response_class=Response,
-    responses=QUERY_ANSWER,
+    responses=ROUND_REQUEST_RESPONSES,
     openapi_extra=EITHER,
 )
-async def fetch_query(
-    visit: Known, http: HttpRequest, task: TaskId, after: AfterRound = -1, wait: Wait = 0.0
+async def fetch_round_request(
+    context: AuthenticatedDep,
+    http: HttpRequest,
+    task: TaskId,
+    after: AfterRound = -1,
+    wait: Wait = 0.0,
 ) -> Response:
-    """Return the model that the open round asks about to an owner who signed, once it is open."""
+    """Return the request of the open round, with its model, to an owner who signed."""
 
-    def newer(mark: Mark) -> bool:
-        return mark.round > after or mark.state is not State.TRAINING
+    def is_new(version: TaskVersion) -> bool:
+        return version.round > after or version.state is not State.TRAINING
 
-    now_ms = visit.service.market.now_ms
-    return await visit.wait(
-        http,
-        task,
-        lambda view: _asked(view.query(task, after=after), now_ms()),
-        news=newer,
-        wait_s=wait,
-    ) or Response(status_code=204)
+    def read(view: View) -> Response | None:
+        round = view.round_request(task, after=after)
+        now_ms = context.service.market.now_ms()
+        return None if round is None else _round_response(round, now_ms)
+
+    response = await context.wait(http, task, read, is_new=is_new, wait_s=wait)
+    return response or Response(status_code=204)
 
 
-def _asked(round: Round | None, now_ms: int) -> Response | None:
-    if round is None:
-        return None
+def _round_response(round: Round, now_ms: int) -> Response:
     headers = {
         "Fedbourse-Round": str(round.number),
         "Fedbourse-Model-Hash": round.model_hash,
-        "Fedbourse-Query": round.query,
+        "Fedbourse-Request": round.request_hash,
         "Fedbourse-Previous": round.previous,
         "Fedbourse-Deadline": str(round.deadline_ms),
         "Fedbourse-Signature": round.signature,
-        # A device need not know what time it is here.
+        # A device need not know the market's time.
         "Fedbourse-Left-Ms": str(round.deadline_ms - now_ms),
     }
     return Response(round.model, media_type="application/octet-stream", headers=headers)
 
 
 @router.put(
-    "/tasks/{task}/rounds/{number}/answer",
-    operation_id="put_answer",
+    "/tasks/{task}/rounds/{number}/update",
     response_model=SignedReceipt,
-    dependencies=NEEDS_KEY,
     openapi_extra=DEVICE | {"requestBody": {"required": True, "content": BYTES}},
 )
-def put_answer(visit: Known, task: TaskId, number: RoundNumber) -> Response:
-    """Answer the open round with little-endian doubles or floats; the receipt says the pay.
+def put_update(context: AuthenticatedDep, task: TaskId, number: RoundNumber) -> Response:
+    """Send an update for the open round, in little-endian doubles or floats; get a receipt.
 
-    An answer that is late or bad is refused, and that is remembered.
+    An update that is late or invalid is refused, and the refusal is recorded.
     """
-    market, request = visit.service.market, visit.request
+    request = context.request
     reasons: list[RefusedFor] = []
     try:
-        return visit.write(
-            lambda unit, caller: answers.accept_answer(
-                market,
-                unit,
-                caller,
-                task,
-                round=number,
-                body=request.body,
-                body_hash=request.body_hash,
-                refused=reasons.append,
-            )
+        return context.execute(
+            updates.accept_update,
+            task,
+            round=number,
+            body=request.body,
+            body_hash=request.body_hash,
+            refused=reasons.append,
         )
     except (Conflict, InvalidInput):
         if reasons:  # the transaction that refused it has left nothing
-            with visit.service.store.begin() as unit:
-                answers.remember_refused(
-                    market, unit, visit.caller, task, round=number, reason=reasons[-1]
+            market, store = context.service.market, context.service.store
+            with store.begin() as tx:
+                updates.remember_refused(
+                    market, tx, context.caller, task, round=number, reason=reasons[-1]
                 )
         raise
 
 
-@router.post(
-    "/tasks/{task}/erasure",
-    operation_id="erase_mine",
-    response_model=Erased,
-    dependencies=NEEDS_KEY,
-    openapi_extra=DEVICE,
-)
-def erase_mine(visit: Known, task: TaskId, body: Nothing | None = None) -> Response:
-    """Forget what an owner said in a task that has ended; hashes and payments stay."""
-    market = visit.service.market
-    return visit.write(lambda unit, caller: selling.erase(market, unit, caller, task))
+@router.post("/tasks/{task}/erasure", response_model=Erased, openapi_extra=DEVICE)
+def erase_records(context: AuthenticatedDep, task: TaskId, body: Nothing | None = None) -> Response:
+    """Erase an owner's values and budgets of a task that has ended; hashes and payments stay."""
+    return context.execute(owner_commands.erase, task)

@@ -1,4 +1,4 @@
-"""Bounds on what a stranger can make the service do, before anything of it is understood."""
+"""Bounds on what a stranger can make the service do, before a request is parsed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ipaddress
 import math
 import re
 import threading
+import time
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -22,24 +23,35 @@ if TYPE_CHECKING:
 
     from fedbourse.web.settings import Settings
 
-_ANSWER = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/answer")
+_UPDATE = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/update")
 _WITH_BODY = ("POST", "PUT")
 _KEYS_MAX = 10_000
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+_HTTPS_HEADERS = ((b"strict-transport-security", b"max-age=31536000"),)
 
 
 class Buckets:
-    """A token bucket for each key, for the keys that were seen last."""
+    """Token buckets of the keys that were seen last."""
 
     def __init__(
-        self, *, per_s: float, burst: int, now_s: Callable[[], float], keys_max: int = _KEYS_MAX
+        self,
+        *,
+        per_s: float,
+        burst: int,
+        now_s: Callable[[], float] = time.monotonic,
+        keys_max: int = _KEYS_MAX,
     ) -> None:
-        """Start with every bucket full."""
         self._per_s, self._burst, self._now_s, self._keys_max = per_s, burst, now_s, keys_max
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
-        """Take one from a key's bucket and return 0, or how long to wait where it is empty."""
+        """Take a token from a key's bucket; return 0, or how long to wait where it is empty."""
         now = self._now_s()
         with self._lock:
             level, at = self._levels.pop(key, (float(self._burst), now))
@@ -51,8 +63,14 @@ class Buckets:
         return wait
 
     def __len__(self) -> int:
-        """Return how many keys are remembered."""
         return len(self._levels)
+
+
+def release(counts: Counter[Any], key: object, count: int = 1) -> None:
+    """Count down; a key that reaches zero is forgotten."""
+    counts[key] -= count
+    if counts[key] <= 0:
+        del counts[key]
 
 
 def peer_of(scope: Scope) -> str:
@@ -71,51 +89,49 @@ class RateLimit:
     """Refuses the requests of a network address that come too fast."""
 
     def __init__(self, app: ASGIApp, buckets: Buckets) -> None:
-        """Wrap an application."""
         self.app, self.buckets = app, buckets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Handle one request."""
         wait_s = self.buckets.wait_s(peer_of(scope)) if scope["type"] == "http" else 0.0
         if not wait_s:
             await self.app(scope, receive, send)
             return
         seconds = max(1, math.ceil(wait_s))
-        answer = problem(
+        response = problem(
             TooManyRequests,
-            f"too many requests from this address; ask again in {seconds} s",
+            f"too many requests from this address; try again in {seconds} s",
             headers={"Retry-After": str(seconds)},
         )
-        await answer(scope, receive, send)
+        await response(scope, receive, send)
 
 
 class BodyLimit:
-    """Reads a body whole, within its bounds, before the application sees the request.
+    """Reads the whole body, within bounds, before the application sees the request.
 
-    What counts is the bytes that arrive, whatever the headers say of them. They count against
-    all and against the address that they come from, until the request is answered. Only POST and
-    PUT have a body, so that no request that waits for news holds one.
+    Bytes count as they arrive, whatever the headers claim, against a total and against the address
+    that they come from, until the response is sent. Only POST and PUT have a body, so that no long
+    poll holds one.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        """Wrap an application."""
         self.app, self._settings = app, settings
         self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, and pass the request on with it."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = self._most(scope)
-        if _claimed(scope) > most:
-            await _too_large(scope, most)(scope, receive, send)
+        bytes_max = self._bytes_max(scope)
+        if _claimed(scope) > bytes_max:
+            await _too_large(scope, bytes_max)(scope, receive, send)
             return
         held, peer = 0, peer_of(scope)
         try:
             parts: list[bytes] = []
-            refused: Response | None = None
-            with anyio.move_on_after(self._settings.body_timeout_s) as clock:
+            refusal: Response | None = None
+            with anyio.move_on_after(self._settings.body_timeout_s) as timeout:
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -124,48 +140,46 @@ class BodyLimit:
                     held += len(part)
                     self._held[peer] += len(part)
                     parts.append(part)
-                    refused = _too_large(scope, most) if held > most else self._full(peer, held)
-                    if refused is not None or not message.get("more_body", False):
+                    over = held > bytes_max
+                    refusal = _too_large(scope, bytes_max) if over else self._full(peer, held)
+                    if refusal is not None or not message.get("more_body", False):
                         break
-            if clock.cancelled_caught:
-                refused = problem(Unreachable, "the body did not arrive in time", status=408)
-            if refused is not None:
-                await refused(scope, receive, send)
+            if timeout.cancelled_caught:
+                refusal = problem(Unreachable, "the body did not arrive in time", status=408)
+            if refusal is not None:
+                await refusal(scope, receive, send)
             else:
                 body = b"".join(parts)
                 parts.clear()  # it is counted once, and held once
                 await self.app(scope, _replay(body, receive), send)
         finally:
-            self._held[peer] -= held
-            if not self._held[peer]:
-                del self._held[peer]
+            release(self._held, peer, held)
 
-    def _most(self, scope: Scope) -> int:
+    def _bytes_max(self, scope: Scope) -> int:
         if scope["method"] not in _WITH_BODY:
             return 0
-        if scope["method"] == "PUT" and _ANSWER.fullmatch(scope["path"]) and _signed(scope):
-            return self._settings.answer_bytes_max
+        if scope["method"] == "PUT" and _UPDATE.fullmatch(scope["path"]) and _signed(scope):
+            return self._settings.update_bytes_max
         return self._settings.json_bytes_max
 
     def _full(self, peer: str, held: int) -> Response | None:
         if held and self._held[peer] > self._settings.waiting_bytes_per_peer:
             return problem(
-                Unreachable, "the market is reading too much from this address; ask again soon"
+                Unreachable, "the market is reading too much from this address; try again soon"
             )
         if held and self._held.total() > self._settings.waiting_bytes_max:
-            return problem(Unreachable, "the market is reading too much at once; ask again soon")
+            return problem(Unreachable, "the market is reading too much at once; try again soon")
         return None
 
 
 class SecurityHeaders:
-    """Adds to every answer what keeps browsers and caches from doing harm with it."""
+    """Adds the headers that keep browsers and caches from doing harm with a response."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -173,28 +187,18 @@ class SecurityHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
-                given = {name.lower() for name, _ in headers}
-                headers += [pair for pair in _headers(scope["scheme"]) if pair[0] not in given]
+                names = {name.lower() for name, _ in headers}
+                secure = scope["scheme"] == "https"
+                added = _HEADERS + _HTTPS_HEADERS if secure else _HEADERS
+                headers += [pair for pair in added if pair[0] not in names]
                 message = {**message, "headers": headers}
             await send(message)
 
         await self.app(scope, receive, with_headers)
 
 
-def _headers(scheme: str) -> list[tuple[bytes, bytes]]:
-    headers = [
-        (b"x-content-type-options", b"nosniff"),
-        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"cache-control", b"no-store"),
-    ]
-    if scheme == "https":
-        headers.append((b"strict-transport-security", b"max-age=31536000"))
-    return headers
-
-
 def _claimed(scope: Scope) -> int:
-    """Return the length that a request claims to have; 0 where it claims none that is one."""
+    """Return the length that a request claims; 0 where it claims no valid one."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and len(value) <= 18:
             return int(value)
@@ -204,15 +208,15 @@ def _claimed(scope: Scope) -> int:
 
 
 def _signed(scope: Scope) -> bool:
-    """Say whether a request claims to be signed; whether it is shows only once its body is read."""
+    """Tell whether a request claims a signature; that is verified once its body is read."""
     return {b"signature", b"signature-input"} <= {name for name, _ in scope["headers"]}
 
 
-def _too_large(scope: Scope, most: int) -> Response:
-    sentence = f"a body may have {most} bytes at this address"
-    if not most:
+def _too_large(scope: Scope, bytes_max: int) -> Response:
+    sentence = f"a body may have {bytes_max} bytes at this address"
+    if not bytes_max:
         sentence = f"{scope['method']:.20} has no body here; found one, send none"
-    elif scope["method"] == "PUT" and _ANSWER.fullmatch(scope["path"]) and not _signed(scope):
+    elif scope["method"] == "PUT" and _UPDATE.fullmatch(scope["path"]) and not _signed(scope):
         sentence += " without a device's signature"
     # The rest of the body is not read, so the connection cannot be used again.
     return problem(TooLarge, sentence, headers={"Connection": "close"})

@@ -1,4 +1,4 @@
-"""The API's document: every operation with the shape of its errors and the proofs it takes."""
+"""The API's document: every operation with its errors and the proofs that it accepts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from fedbourse.web.bodies import Body
 from fedbourse.web.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fastapi import FastAPI
 
 PROBLEM: dict[str, Any] = {
@@ -53,42 +51,38 @@ _PROOFS: dict[str, Any] = {
     },
 }
 TOKEN: dict[str, Any] = {"security": [{"token": []}]}
-"""Of a route for people and programs; each of these is an ``openapi_extra``."""
+"""For people and programs; each of these is the ``openapi_extra`` of a route."""
 DEVICE: dict[str, Any] = {"security": [{"signature": []}]}
-"""Of a route for devices."""
+"""For devices."""
 EITHER: dict[str, Any] = {"security": [{"token": []}, {"signature": []}]}
-"""Of a route for whoever is known."""
+"""For any authenticated caller."""
 ANYBODY: dict[str, Any] = {"security": [{}, {"token": []}, {"signature": []}]}
-"""Of a public route, which may show more to those who are known."""
+"""Public; authenticated callers may see more."""
 BYTES: dict[str, Any] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
 }
-MODEL_ANSWER: dict[int | str, dict[str, Any]] = {
+_HASH: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_WHOLE: dict[str, Any] = {"type": "string", "pattern": "^[0-9]{1,16}$"}
+_MODEL_HASH = {"Fedbourse-Model-Hash": {"description": "SHA-256 of the body.", "schema": _HASH}}
+MODEL_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The parameters, as little-endian doubles.",
         "content": BYTES,
-        "headers": {
-            "Fedbourse-Model-Hash": {
-                "description": "SHA-256 of the body.",
-                "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-            }
-        },
+        "headers": _MODEL_HASH,
     }
 }
-_HASH: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_WHOLE: dict[str, Any] = {"type": "string", "pattern": "^[0-9]{1,16}$"}
-QUERY_ANSWER: dict[int | str, dict[str, Any]] = {
+ROUND_REQUEST_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The parameters of the open round's model, as little-endian doubles.",
         "content": BYTES,
         "headers": {
             "Fedbourse-Round": {"description": "The open round.", "schema": _WHOLE},
-            "Fedbourse-Model-Hash": {"description": "SHA-256 of the body.", "schema": _HASH},
-            "Fedbourse-Query": {"description": "The query message's hash.", "schema": _HASH},
+            **_MODEL_HASH,
+            "Fedbourse-Request": {"description": "The round request's hash.", "schema": _HASH},
             "Fedbourse-Previous": {"description": "The message before it.", "schema": _HASH},
             "Fedbourse-Deadline": {"description": "When it ends, in ms.", "schema": _WHOLE},
             "Fedbourse-Signature": {
-                "description": "The market's, of the query message.",
+                "description": "The market's signature of the round request.",
                 "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{86}$"},
             },
             "Fedbourse-Left-Ms": {"description": "How long that is from now.", "schema": _WHOLE},
@@ -97,17 +91,23 @@ QUERY_ANSWER: dict[int | str, dict[str, Any]] = {
     204: {"description": "No newer round was opened in that time."},
 }
 _KEY: dict[str, Any] = {
-    "type": "string",
-    "minLength": 8,
-    "maxLength": 128,
-    "pattern": "^[!-~]{8,128}$",
-    "title": "Idempotency-Key",
+    "name": "idempotency-key",
+    "in": "header",
+    "required": True,
+    "description": "Made by the caller; the same key again has no second effect.",
+    "schema": {
+        "type": "string",
+        "minLength": 8,
+        "maxLength": 128,
+        "pattern": "^[!-~]{8,128}$",
+        "title": "Idempotency-Key",
+    },
 }
-_OPERATIONS = ("get", "put", "post", "delete", "patch")
+"""Every write needs it; ``writes`` checks it."""
 
 
 def describe(app: FastAPI) -> None:
-    """Make an application serve its document in this form."""
+    """Make an application serve its document, completed."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -125,18 +125,12 @@ def describe(app: FastAPI) -> None:
     app.openapi = document  # type: ignore[method-assign]
 
 
-def _kinds(kind: type[Body]) -> Iterator[type[Body]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _kinds(each)
-
-
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    for body in _kinds(Body):
+    for body in Body.__subclasses__():
         if body.__name__ in schemas:
             # The framework leaves out of examples what is null in them.
             extra: Any = body.model_config.get("json_schema_extra", {})
@@ -149,14 +143,12 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     }
-    for path in document.get("paths", {}).values():
-        for name in _OPERATIONS:
-            if name in path:
-                answers = path[name].setdefault("responses", {})
-                answers.pop("422", None)
-                for parameter in path[name].get("parameters", ()):
-                    if parameter["name"] == "idempotency-key":
-                        parameter |= {"required": True, "schema": _KEY}
-                for status in ("4XX", "5XX"):
-                    answers[status] = {"$ref": "#/components/responses/Problem"}
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            if method != "get":
+                operation.setdefault("parameters", []).append(_KEY)
+            responses = operation["responses"]
+            responses.pop("422", None)
+            for status in ("4XX", "5XX"):
+                responses[status] = {"$ref": "#/components/responses/Problem"}
     return document

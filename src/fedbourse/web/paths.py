@@ -1,4 +1,4 @@
-"""The parts of addresses that routes share: ids in paths, and bounds of lists."""
+"""Path and query parameters that routes share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fastapi import Path, Query
 TASK = "^[0-9a-f]{24}$"
 _PARTY = "(operator|buyer|owner|auditor):[a-z0-9][a-z0-9._-]{0,63}"
 
-WORDS = {
+FORMS = {
     "task": "a task's id has 24 hexadecimal digits, such as 018f0c3e9a5b7d2c4e6f8a1b",
     "account": "an account is a party such as buyer:acme, escrow:TASK, fund, payouts or outside",
     "token": "a token's id has up to 64 letters, digits and dashes",
     "payout": "a pay-out's id has 24 hexadecimal digits, such as 01a3185c50005b4a3f2e9e8b",
 }
-"""What the parts of addresses look like, in words."""
+"""What the parts of addresses look like, for error sentences."""
 
 TaskId = Annotated[
     str,
@@ -82,7 +82,7 @@ SeenEvents = Annotated[
     int, Query(ge=0, le=2**53 - 1, description="How many of the task's events were seen.")
 ]
 AfterRound = Annotated[
-    int, Query(ge=-1, le=1_000_000, description="Only a round after this one; -1 takes any.")
+    int, Query(ge=-1, le=1_000_000, description="Only a round after this one; -1 for any.")
 ]
 AfterEvent = Annotated[
     int, Query(ge=-1, le=2**53 - 1, description="Only events after this sequence number.")

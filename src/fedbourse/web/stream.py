@@ -1,11 +1,11 @@
-"""A task's events as they happen: server-sent events that can be taken up where they broke off."""
+"""A task's events as they happen: server-sent events that can be resumed."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -14,9 +14,12 @@ from starlette.responses import Response
 
 from fedbourse.errors import InvalidInput, TooManyRequests
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.web.limits import release
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import Message, Receive, Scope, Send
 
     from fedbourse.market.log import Event
     from fedbourse.market.ports import Store
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
 
 _BATCH = 100
 _THREADS = 4
-"""Streams wait for each other rather than for the threads that requests need."""
+"""Streams wait for each other, and leave the threads of requests alone."""
 
 
 def last_event(text: str | None, after: int) -> int:
-    """Return the sequence number after which a stream starts; the header is newer than the query.
+    """Return the sequence number after which a stream starts: the header's, or else the query's.
 
     >>> last_event("41", -1)
     41
@@ -44,19 +47,17 @@ def last_event(text: str | None, after: int) -> int:
 
 
 class Streams:
-    """All open streams of a process, which are never more than allowed."""
+    """All open streams of a process, up to a bound."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Start with none."""
         self._store, self._settings = store, settings
         self._open: Counter[str] = Counter()
         self._threads: anyio.CapacityLimiter | None = None
 
     def __len__(self) -> int:
-        """Return how many are open."""
         return self._open.total()
 
-    async def answer(self, task: str, *, after: int, peer: str) -> Response:
+    async def respond(self, task: str, *, after: int, peer: str) -> Response:
         """Return a stream of a task's events; status 204 where the last one was seen already.
 
         204 is how a browser's EventSource learns not to come back.
@@ -65,21 +66,21 @@ class Streams:
             len(self) >= self._settings.streams_max
             or self._open[peer] >= self._settings.streams_per_peer
         ):
-            raise TooManyRequests("too many streams are open; close one, or ask again later")
+            raise TooManyRequests("too many streams are open; close one, or try again later")
         self._open[peer] += 1
         try:
             events, ended = await self._poll(task, after)
         except BaseException:
-            self._close(peer)
+            release(self._open, peer)
             raise
         if ended and not events:
-            self._close(peer)
+            release(self._open, peer)
             return Response(status_code=204)
         return _Stream(
             self._events(task, after, events, ended),
             ping=self._settings.heartbeat_s,
             send_timeout=self._settings.body_timeout_s,
-            at_end=lambda: self._close(peer),
+            at_end=lambda: release(self._open, peer),
         )
 
     async def _events(
@@ -101,29 +102,33 @@ class Streams:
         """Read in a thread, in a transaction that ends at once."""
 
         def read() -> tuple[list[Event], bool]:
-            with self._store.read() as unit:
-                events = unit.events(task, after=after, limit=_BATCH)
-                return events, unit.task(task).state in ENDED
+            with self._store.read() as tx:
+                events = tx.events(task, after=after, limit=_BATCH)
+                return events, tx.task(task).state in ENDED
 
         if self._threads is None:  # it belongs to the event loop, which starts after the app
             self._threads = anyio.CapacityLimiter(_THREADS)
         return await anyio.to_thread.run_sync(read, limiter=self._threads)
 
-    def _close(self, peer: str) -> None:
-        self._open[peer] -= 1
-        if self._open[peer] <= 0:
-            del self._open[peer]
-
 
 class _Stream(EventSourceResponse):
-    """A response that says when it is over, also where it never began."""
+    """A response that reports its end, also where it never began."""
 
-    def __init__(self, *args: object, at_end: object, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+    def __init__(self, *args: Any, at_end: Callable[[], None], **options: Any) -> None:
+        super().__init__(*args, **options)
         self._at_end = at_end
 
-    async def __call__(self, scope: object, receive: object, send: object) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unfinished = False
+
+        async def watched(message: Message) -> None:
+            nonlocal unfinished
+            unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
         try:
-            await super().__call__(scope, receive, send)  # type: ignore[arg-type]
+            await super().__call__(scope, receive, watched)
         finally:
-            self._at_end()  # type: ignore[operator]
+            self._at_end()
+        if unfinished:  # it ends with the market
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

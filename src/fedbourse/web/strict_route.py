@@ -1,13 +1,18 @@
-"""Routes that read JSON strictly (``wire.json_body``), where the framework would be lenient."""
+"""Routes that read JSON strictly (``encoding.strict_json``), where the framework is lenient.
+
+A function's name is its operation's, and its response model may be a record.
+"""
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
-from fedbourse.wire.json_body import read_json
+from fedbourse.encoding.strict_json import read_json
+from fedbourse.web.shapes import shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -26,10 +31,18 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses a bad document before the framework wraps the reason away."""
+    """A route that refuses an invalid document before the framework hides the reason."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, response_model: Any, **options: Any
+    ) -> None:
+        if isinstance(response_model, type) and is_dataclass(response_model):
+            response_model = shape(response_model)
+        options["operation_id"] = endpoint.__name__
+        super().__init__(path, endpoint, response_model=response_model, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of requests."""
         inner = super().get_route_handler()
 
         async def handler(request: Request) -> Response:

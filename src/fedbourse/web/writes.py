@@ -1,4 +1,4 @@
-"""The one way in which a write is carried out: once, whole, and answered alike when repeated."""
+"""The one way to carry out a write: once, atomically, with the same response when repeated."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedbourse.encoding.canonical import canonical, digest
 from fedbourse.errors import Conflict, FedbourseError, InvalidInput
-from fedbourse.market.task import Response
-from fedbourse.wire.canonical import canonical, digest
+from fedbourse.market.records import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from fedbourse.market.ports import Store, Unit
-    from fedbourse.wire.signatures import Request
+    from fedbourse.market.ports import Store, Transaction
+    from fedbourse.protocol.signatures import Request
 
-_KEPT_MS = 24 * 3600 * 1000
-"""How long it is remembered what a write was answered with."""
-_KEPT_SHORTLY_MS = 15 * 60 * 1000
-"""The same of a PUT: said once more it puts the same in place of the same. There are as many as
-owners have replies to ticks and answers to rounds."""
+_RETENTION_MS = 24 * 3600 * 1000
+"""How long the response to a write is stored."""
+_PUT_RETENTION_MS = 15 * 60 * 1000
+"""The same for a PUT, which is idempotent by itself. There is one for every tick reply and update
+of every owner."""
 _KEY = re.compile(r"[\x21-\x7e]{8,128}")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a write is answered with."""
+class WriteOutcome:
+    """The response to a write."""
 
     status: int
     body: str
@@ -38,63 +38,56 @@ def carry_out(
     request: Request,
     *,
     caller: str,
-    confirm: Callable[[Unit], None],
-    command: Callable[[Unit], object],
+    confirm: Callable[[Transaction], None],
+    command: Callable[[Transaction], object],
     now_ms: int,
     status: int = 200,
     scopes: Iterable[str] = (),
-) -> Outcome:
-    """Carry out a command in one transaction, or return what its first time was answered with.
+) -> WriteOutcome:
+    """Carry out a command in one transaction, or return the outcome of its first time.
 
     ``confirm`` checks the caller's proof and uses up its nonce. A command that is refused leaves
     nothing behind but that nonce: a refused request cannot be replayed later, when it might pass.
-    ``scopes`` are the caller's: what was answered under others is not shown.
+    ``scopes`` are the caller's: an outcome under other scopes is not shown.
     """
     key = _idempotency_key(request)
-    fingerprint = fingerprint_of(request, scopes)
-    expires_ms = now_ms + (_KEPT_SHORTLY_MS if request.method == "PUT" else _KEPT_MS)
-    refused: FedbourseError | None = None
-    outcome = Outcome(status, "")
-    with store.begin() as unit:
-        confirm(unit)
+    # What a request asks for, and as whom, however it is signed.
+    fingerprint = digest(
+        [request.method, request.path, request.query, request.body_hash, sorted(scopes)]
+    )
+    expires_ms = now_ms + (_PUT_RETENTION_MS if request.method == "PUT" else _RETENTION_MS)
+    refusal: FedbourseError | None = None
+    outcome = WriteOutcome(status, "")
+    with store.begin() as tx:
+        confirm(tx)
         try:
-            with unit.savepoint():
-                kept = unit.claim(caller, key, fingerprint, expires_ms=expires_ms)
-                if kept is None:
-                    body = canonical(command(unit)).decode()
-                    outcome = Outcome(status, body)
-                    unit.keep_response(caller, key, Response(fingerprint, status, body))
+            with tx.savepoint():
+                stored = tx.claim(caller, key, fingerprint, expires_ms=expires_ms)
+                if stored is None:
+                    body = canonical(command(tx)).decode()
+                    outcome = WriteOutcome(status, body)
+                    tx.keep_response(caller, key, Response(fingerprint, status, body))
+                elif stored.fingerprint != fingerprint:
+                    raise Conflict(
+                        f"the idempotency key {key[:60]} was used before for another request; "
+                        "make a new one"
+                    )
                 else:
-                    outcome = _repeated(kept, fingerprint, key)
+                    outcome = WriteOutcome(stored.status, stored.body, replayed=True)
         except FedbourseError as error:
             if error.http_status >= 500:
                 raise  # the database failed: there is nothing left to end
-            refused = error
-    if refused is not None:
-        raise refused
+            refusal = error
+    if refusal is not None:
+        raise refusal
     return outcome
-
-
-def fingerprint_of(request: Request, scopes: Iterable[str] = ()) -> str:
-    """Return the hash of what a request asks for, and as whom, however it is signed."""
-    asked = [request.method, request.path, request.query, request.body_hash, sorted(scopes)]
-    return digest(asked)
-
-
-def _repeated(kept: Response, fingerprint: str, key: str) -> Outcome:
-    if kept.fingerprint != fingerprint:
-        raise Conflict(
-            f"the idempotency key {key[:60]} was used before for another request; make a new one"
-        )
-    return Outcome(kept.status, kept.body, replayed=True)
 
 
 def _idempotency_key(request: Request) -> str:
     key = request.header("idempotency-key")
     if key is None or not _KEY.fullmatch(key):
-        found = "none" if key is None else f"{key!a:.60}"
         raise InvalidInput(
             "a write needs the header Idempotency-Key with 8 to 128 visible ASCII characters; "
-            f"found {found}"
+            f"found {'none' if key is None else ascii(key)[:60]}"
         )
     return key

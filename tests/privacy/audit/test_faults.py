@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from fedbourse.privacy.audit import (
+    FAULT_DESCRIPTIONS,
     FAULTS,
-    FAULTS_IN_WORDS,
     Claim,
-    Planted,
+    SimulatedSubject,
     audit_noise,
     canary,
     honest,
@@ -37,22 +37,22 @@ def test_noise_on_a_grid_passes() -> None:
     claim = Claim(rho=0.5, clip=1.0, samples=1000, rounds=3, dimension=1)
     grid, noise = claim.sensitivity * 2.0**-31, normal(claim)
     base = np.array([[1 / 3], [1 / 5], [1 / 7]])  # not on the grid
-    device = Planted(
+    device = SimulatedSubject(
         lambda sign: base + sign * claim.sensitivity / 2,
         lambda sign: np.rint((base + sign * claim.sensitivity / 2) / grid) * grid,
         lambda: np.rint(noise() / grid) * grid,
     )
     assert audit_noise(device, claim, runs=1500).passed
     reused = FAULTS["reused-noise"](device.noiseless, device.draw)
-    caught = audit_noise(Planted(device.expected, device.noiseless, reused.draw), claim)
+    caught = audit_noise(SimulatedSubject(device.expected, device.noiseless, reused.draw), claim)  # type: ignore[attr-defined]
     assert {"reuse-rounds", "repeats"} <= failed(caught)
 
 
 CAUGHT_BY = {
     "half-sigma": {"too-little-noise", "shape", "canaries"},
     "low-sigma": {"too-little-noise", "shape"},
-    "reused-noise": {"reuse-rounds", "reuse-answers", "repeats"},
-    "reused-between-runs": {"reuse-runs", "reuse-answers", "repeats"},
+    "reused-noise": {"reuse-rounds", "reuse-updates", "repeats"},
+    "reused-between-runs": {"reuse-runs", "reuse-updates", "repeats"},
     "double-sensitivity": {"sensitivity", "canaries"},
 }
 
@@ -64,11 +64,11 @@ def test_each_planted_fault_is_caught_by_the_tests_that_look_for_it(fault) -> No
     assert audit.power[fault] > 0.999
     said = " ".join(audit.sentences())
     assert "NOT what it claims" in said
-    assert FAULTS_IN_WORDS[fault] in said
+    assert FAULT_DESCRIPTIONS[fault] in said
 
 
 @pytest.mark.parametrize("rounds", [2, 5])
-def test_reuse_is_caught_where_an_answer_is_one_number(rounds) -> None:
+def test_reuse_is_caught_where_an_update_is_one_number(rounds) -> None:
     claim = Claim(rho=0.1, clip=1.0, samples=100, rounds=rounds, dimension=1)
     assert {"reuse-rounds", "repeats"} <= failed(audit_noise(subject(claim, "reused-noise"), claim))
     between = audit_noise(subject(claim, "reused-between-runs"), claim)
@@ -83,11 +83,11 @@ def test_noise_that_another_run_used_in_another_round_is_caught() -> None:
         return last[0]
 
     caught = failed(audit_noise(honest(canary(CLAIM), moved_on), CLAIM))
-    assert {"reuse-answers", "repeats"} <= caught
+    assert {"reuse-updates", "repeats"} <= caught
     assert "reuse-rounds" not in caught
 
 
-def test_a_single_repeated_answer_is_caught() -> None:
+def test_a_single_repeated_update_is_caught() -> None:
     noise, calls, kept = normal(CLAIM), Counter(), {}
 
     def once():
@@ -97,7 +97,7 @@ def test_a_single_repeated_answer_is_caught() -> None:
             drawn[3] = kept[17][1]
         return drawn
 
-    assert failed(audit_noise(honest(canary(CLAIM), once), CLAIM)) == {"reuse-answers", "repeats"}
+    assert failed(audit_noise(honest(canary(CLAIM), once), CLAIM)) == {"reuse-updates", "repeats"}
 
 
 def test_noise_that_cancels_over_rounds_is_caught() -> None:
@@ -127,7 +127,7 @@ def test_too_much_noise_and_a_record_that_does_not_count_are_caught() -> None:
     noise, expected = normal(CLAIM), canary(CLAIM)
     loud = honest(expected, lambda: 1.1 * noise())
     assert "too-much-noise" in failed(audit_noise(loud, CLAIM))
-    deaf = Planted(expected, lambda sign: np.zeros((4, 10)), noise)
+    deaf = SimulatedSubject(expected, lambda sign: np.zeros((4, 10)), noise)
     assert "sensitivity" in failed(audit_noise(deaf, CLAIM))
 
 

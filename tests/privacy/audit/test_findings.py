@@ -11,13 +11,13 @@ from fedbourse.errors import InvalidNumber
 from fedbourse.privacy.audit import (
     Claim,
     Plan,
-    Planted,
+    SimulatedSubject,
     audit_noise,
     canary,
     epsilon_lower_bound,
     honest,
 )
-from fedbourse.privacy.audit.tails import TAIL_MARGIN
+from fedbourse.privacy.audit.power import TAIL_MARGIN
 from privacy.audit.devices import SMALL, SMALL_ALPHA, SMALL_RUNS, failed, normal, within
 
 
@@ -53,7 +53,7 @@ def test_p_values_of_the_shape_test_are_uniform_but_for_the_margin() -> None:
         assert within((unscaled <= level).sum(), 400, 0.9 * level, 1.1 * level)
 
 
-@pytest.mark.parametrize("name", ["reuse-runs", "reuse-answers"])
+@pytest.mark.parametrize("name", ["reuse-runs", "reuse-updates"])
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
 def test_p_values_of_reuse_are_those_of_the_largest_of_many(name, level) -> None:
     assert within((p_values(name) <= level).sum(), 400, 1 - math.exp(-level))
@@ -71,15 +71,15 @@ def test_p_values_of_the_other_tests_are_never_too_small(name) -> None:
 
 def test_p_values_are_those_of_the_named_distributions() -> None:
     audit = many_honest_audits()[0]
-    found = {finding.name: (finding.statistic, finding.p_value) for finding in audit.findings}
+    result = {finding.name: (finding.statistic, finding.p_value) for finding in audit.findings}
     numbers, bins = SMALL_RUNS * 12, 4
-    mean_square, low = found["too-little-noise"]
+    mean_square, low = result["too-little-noise"]
     assert low == pytest.approx(stats.chi2.cdf(mean_square * numbers, numbers))
-    assert found["too-much-noise"] == (mean_square, pytest.approx(1 - low))
-    statistic, p_value = found["shape"]
+    assert result["too-much-noise"] == (mean_square, pytest.approx(1 - low))
+    statistic, p_value = result["shape"]
     tail = stats.chi2.sf(statistic, bins - 1)
     assert p_value == pytest.approx(min(1.0, TAIL_MARGIN * tail))
-    cosine, p_value = found["reuse-rounds"]
+    cosine, p_value = result["reuse-rounds"]
     assert p_value == pytest.approx(stats.beta.sf(cosine**2, 0.5, (SMALL_RUNS * 6 - 1) / 2))
 
 
@@ -128,7 +128,7 @@ def test_the_bound_on_epsilon_holds_and_is_tight(epsilon, delta) -> None:
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
 def test_the_bound_exceeds_the_claim_just_where_epsilon_is_rejected(delta) -> None:
     claim = Claim(rho=0.01, clip=1.0, samples=100, rounds=1, dimension=2, delta=delta)
-    loud = Planted(canary(claim), lambda sign: 40 * canary(claim)(sign), normal(claim))
+    loud = SimulatedSubject(canary(claim), lambda sign: 40 * canary(claim)(sign), normal(claim))
     audit = audit_noise(loud, claim)
     assert "epsilon" in failed(audit)
     assert audit.epsilon_lower_bound > audit.epsilon_claimed

@@ -18,7 +18,7 @@ from fedbourse.privacy.audit import (
     runs_needed,
 )
 from fedbourse.privacy.audit.findings import CANARY_TESTS, NOISE_TESTS
-from fedbourse.privacy.audit.tails import TAIL_MARGIN
+from fedbourse.privacy.audit.power import TAIL_MARGIN
 from privacy.audit.devices import CLAIM, SMALL, SMALL_ALPHA, SMALL_RUNS, failed, subject, within
 
 

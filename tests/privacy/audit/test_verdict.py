@@ -10,7 +10,7 @@ from fedbourse.privacy.audit import (
     NOISE_FAULTS,
     Claim,
     Plan,
-    Planted,
+    SimulatedSubject,
     audit_noise,
     audit_residuals,
     canary,
@@ -33,13 +33,13 @@ def test_progress_is_told_and_a_seed_repeats_the_signs() -> None:
         )
     assert told == 2 * list(range(1, 21))
     assert signs[: len(signs) // 2] == signs[len(signs) // 2 :]
-    assert set(signs[2:22]) == {1, -1}  # the first two asked for the expected answers
+    assert set(signs[2:22]) == {1, -1}  # the first two asked for the expected updates
 
 
 def test_long_runs_are_compared_in_part() -> None:
     claim = Claim(rho=0.5, clip=1.0, samples=100, rounds=600, dimension=2)
     for runs in (10, 400, 10**6):
-        kept_runs, kept_rounds, _ = Plan(claim, runs, 1e-5).kept
+        kept_runs, kept_rounds, _ = Plan(claim, runs, 1e-5).sample_shape
         assert kept_runs * kept_rounds <= 4000
         assert kept_rounds >= 2
     assert audit_noise(subject(claim), claim, runs=30).passed
@@ -81,13 +81,13 @@ def test_bad_subjects_are_refused() -> None:
         (lambda sign: fine(sign)[:3], fine, r"shape \(4, 10\); found \(3, 10\)"),
         (fine, lambda sign: np.full((4, 10), math.nan), "finite"),
         (lambda sign: [[1.0], [1.0, 2.0]], fine, "must be an array of numbers; found "),
-        (lambda sign: 2 * fine(sign), fine, "must move each expected answer by .* found 0.004"),
-        (lambda sign: 0.99 * fine(sign), fine, "must move each expected answer"),
+        (lambda sign: 2 * fine(sign), fine, "must move each expected update by .* found 0.004"),
+        (lambda sign: 0.99 * fine(sign), fine, "must move each expected update"),
         (lambda sign: fine(sign) + 7, fine, "norm must be at most the clip, 1; found 22"),
     ]
     for expected, noiseless, message in wrong:
         with pytest.raises(InvalidInput, match=message):
-            audit_noise(Planted(expected, noiseless, noise), CLAIM)
+            audit_noise(SimulatedSubject(expected, noiseless, noise), CLAIM)
 
 
 def test_too_few_numbers_and_too_coarse_a_grid_are_refused() -> None:
@@ -95,7 +95,7 @@ def test_too_few_numbers_and_too_coarse_a_grid_are_refused() -> None:
     with pytest.raises(InvalidNumber, match="at least 400; found 399: ask for more runs"):
         audit_noise(subject(one), one, runs=399)
     coarse = Claim(rho=1e14, clip=1.0, samples=100, rounds=1, dimension=1)
-    with pytest.raises(InvalidInput, match="steps of the answers' grid"):
+    with pytest.raises(InvalidInput, match="steps of the updates' grid"):
         audit_noise(subject(coarse), coarse)
 
 

@@ -1,5 +1,5 @@
 // What a budget earns and risks: the mathematics of the owner's calculator, without a page.
-// It agrees with game/reply.py and agent/advice.py.
+// It agrees with game/best_response.py and device/advice.py.
 "use strict";
 globalThis.earnings = (() => {
   // The best reply to others' total Q: sqrt(R Q / v) - Q, as a quotient so that nothing cancels.
@@ -10,7 +10,7 @@ globalThis.earnings = (() => {
 
   const pay = (budget, others, reward) => (budget > 0 ? (reward * budget) / (budget + others) : 0);
 
-  // What others sell once a total P is announced, if the owner answers it with its best share.
+  // What others sell once a total P is announced, if the owner replies with its best share.
   const othersAt = (value, total, reward) => total * Math.min(1, (value * total) / reward);
 
   // What others sell in equilibrium before that, if their values lie evenly over low to high.

@@ -22,14 +22,14 @@ document.addEventListener("DOMContentLoaded", () => {
     source = new EventSource(`/v1/tasks/${task}/stream?after=${seen}`);
     source.onopen = () => {
       say("live", "live");
-      if (lost) { lost = false; soon.page(); soon.figures(); soon.judge(); }
+      if (lost) { lost = false; soon.page(); soon.figures(); soon.evaluate(); }
     };
     source.onerror = () => {
       if (ended) return;
       lost = true;
       say("reconnecting", "lost");
-      // The browser comes back by itself, unless it was told something else than a stream, such as
-      // that every event was sent: then the page says whether the task has ended.
+      // The browser comes back by itself, unless the response was not a stream, for example because
+      // every event was sent: then the page says whether the task has ended.
       if (source.readyState === EventSource.CLOSED) { soon.page(); setTimeout(connect, RETRY_MS); }
     };
     for (const kind of KINDS) source.addEventListener(kind, (event) => happened(kind, JSON.parse(event.data)));
@@ -41,9 +41,9 @@ document.addEventListener("DOMContentLoaded", () => {
     if (event.sequence <= seen) return;
     seen = event.sequence;
     if (kind === "round") {
-      answered.set(event.body.round + 1, event.body.answers);
+      updates.set(event.body.round + 1, event.body.updates);
       soon.figures();
-      soon.judge();
+      soon.evaluate();
       return;
     }
     if (kind === "completed" || kind === "cancelled") end(kind);
@@ -55,7 +55,7 @@ document.addEventListener("DOMContentLoaded", () => {
     source?.close();
     say(state, "");
     if (state === "cancelled") { location.reload(); return; }
-    soon.page(); soon.figures(); soon.judge();
+    soon.page(); soon.figures(); soon.evaluate();
   };
 
   // Each thing is done at once, and again after a pause where it was asked for meanwhile, or where it
@@ -74,9 +74,9 @@ document.addEventListener("DOMContentLoaded", () => {
     return run;
   };
   const parsed = async (address) => {
-    const answer = await fetch(address);
-    if (!answer.ok) throw new Error(answer.status);
-    return new DOMParser().parseFromString(await answer.text(), "text/html");
+    const response = await fetch(address);
+    if (!response.ok) throw new Error(response.status);
+    return new DOMParser().parseFromString(await response.text(), "text/html");
   };
   const swap = (page, selector) => {
     const now = document.querySelector(selector), next = page.querySelector(selector);
@@ -115,12 +115,12 @@ document.addEventListener("DOMContentLoaded", () => {
       if (now?.streams === "0") end(now.state);
       if (ended && busy.length) throw new Error("looked at again once nobody reads there");
     }),
-    judge: paced(async () => { await measure(); }),
+    evaluate: paced(async () => { await measure(); }),
   };
 
-  // -- answers by round ------------------------------------------------------------------------
+  // -- updates by round ------------------------------------------------------------------------
   // By round: what the page was loaded with, and what came since.
-  const answered = new Map();
+  const updates = new Map();
   const frame = (box, options, data) => {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
     const height = 190;
@@ -133,50 +133,50 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const whole = (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : ""));
   const draw = () => {
-    const box = document.querySelector("#answers-chart .plot");
+    const box = document.querySelector("#updates-chart .plot");
     if (!box || !window.uPlot) return;
     const signed = Number(live.dataset.signed), total = Number(live.dataset.rounds);
-    const x = [...answered.keys()].sort((a, b) => a - b).slice(-DRAWN);
+    const x = [...updates.keys()].sort((a, b) => a - b).slice(-DRAWN);
     box.parentElement.hidden = !x.length; // no bars, no legend
     if (!x.length) return;
-    // Missing ones stand on top of those that answered: both reach up to all who signed.
-    const data = [x, x.map(() => signed), x.map((round) => answered.get(round))];
-    if (!charts.answers) {
+    // Missing updates stand on top of the received ones: both reach up to all who signed.
+    const data = [x, x.map(() => signed), x.map((round) => updates.get(round))];
+    if (!charts.updates) {
       const bars = uPlot.paths.bars({ size: [0.8, 60] });
-      charts.answers = frame(box, {
+      charts.updates = frame(box, {
         scales: { x: { time: false, range: (plot) => { const from = (plot.data[0][0] ?? 1) - 1; return [from + 0.4, Math.max(Math.min(total, from + DRAWN), from + 2) + 0.6]; } }, y: { range: () => [0, Math.max(signed, 1) * 1.08] } },
         axes: [{ values: whole, size: 28, grid: { show: false } }, { values: whole, size: 36 }],
         series: [{}, { paths: bars, fill: colour("--series-2"), stroke: colour("--series-2"), width: 0, points: { show: false } }, { paths: bars, fill: colour("--series-1"), stroke: colour("--series-1"), width: 0, points: { show: false } }],
       }, data);
-    } else charts.answers.setData(data);
+    } else charts.updates.setData(data);
   };
 
   // -- how good the model is -------------------------------------------------------------------
-  const kept = {
+  const storage = {
     get: (store, name) => { try { return JSON.parse(store.getItem(`fedbourse ${name} ${task}`)); } catch { return null; } },
     put: (store, name, what) => { try { store.setItem(`fedbourse ${name} ${task}`, JSON.stringify(what)); } catch { /* full: it is chosen again */ } },
   };
   let records = null, points = {};
-  const told = (words) => { const line = document.getElementById("records-said"); if (line) line.textContent = words; };
+  const report = (words) => { const line = document.getElementById("records-status"); if (line) line.textContent = words; };
   const cardOf = (box) => ({
     model: box.dataset.model, features: Number(box.dataset.features), classes: Number(box.dataset.classes), layout: JSON.parse(box.dataset.layout),
   });
   const measure = async () => {
     const box = document.getElementById("own-records");
     if (!box || !records) return;
-    const answer = await fetch(`/tasks/${task}/open-model`, { headers: { Accept: "application/octet-stream" } });
-    if (!answer.ok) throw new Error(answer.status);
-    const round = Number(answer.headers.get("Fedbourse-Round"));
-    points[round] = judge.measure(new Float64Array(await answer.arrayBuffer()), records, cardOf(box));
-    kept.put(localStorage, "judged", points);
-    drawJudged();
+    const response = await fetch(`/tasks/${task}/open-model`, { headers: { Accept: "application/octet-stream" } });
+    if (!response.ok) throw new Error(response.status);
+    const round = Number(response.headers.get("Fedbourse-Round"));
+    points[round] = evaluation.measure(new Float64Array(await response.arrayBuffer()), records, cardOf(box));
+    storage.put(localStorage, "evaluated", points);
+    drawEvaluated();
   };
-  const drawJudged = () => {
-    const figure = document.getElementById("judged");
+  const drawEvaluated = () => {
+    const figure = document.getElementById("evaluated");
     const x = Object.keys(points).map(Number).sort((a, b) => a - b);
     if (!figure || !x.length) return;
     figure.hidden = false;
-    document.getElementById("judged-rows").replaceChildren(...[...x].reverse().map((round) => {
+    document.getElementById("evaluated-rows").replaceChildren(...[...x].reverse().map((round) => {
       const row = document.createElement("tr");
       row.innerHTML = "<th scope=row></th><td class=num></td><td class=num></td>";
       row.children[0].textContent = round;
@@ -185,54 +185,54 @@ document.addEventListener("DOMContentLoaded", () => {
       return row;
     }));
     const last = points[x.at(-1)];
-    told(`After ${x.at(-1)} rounds: accuracy ${(100 * last.accuracy).toFixed(1)} %, loss ${last.loss.toPrecision(4)}.`);
-    // One point is no curve: the sentence says it all.
-    figure.querySelector(".plot").hidden = document.getElementById("judged-legend").hidden = x.length < 2;
+    report(`After ${x.at(-1)} rounds: accuracy ${(100 * last.accuracy).toFixed(1)} %, loss ${last.loss.toPrecision(4)}.`);
+    // One point makes no curve: the sentence is enough.
+    figure.querySelector(".plot").hidden = document.getElementById("evaluated-legend").hidden = x.length < 2;
     if (!window.uPlot || x.length < 2) return;
     const data = [x, x.map((round) => 100 * points[round].accuracy), x.map((round) => points[round].loss)];
     const total = Number(live.dataset.rounds);
-    if (!charts.judged) {
-      charts.judged = frame(figure.querySelector(".plot"), {
+    if (!charts.evaluated) {
+      charts.evaluated = frame(figure.querySelector(".plot"), {
         scales: { x: { time: false, range: () => [0, total] }, acc: { range: (_, low, high) => [Math.min(low ?? 0, 40), Math.max(high ?? 100, 100)] }, loss: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
         axes: [{ values: whole, size: 28, grid: { show: false } }, { scale: "acc", size: 48, values: (_, ticks) => ticks.map((tick) => `${tick} %`) }, { scale: "loss", side: 1, size: 44, grid: { show: false } }],
         series: [{}, { scale: "acc", stroke: colour("--series-1"), width: 2, points: { show: true, size: 6, fill: colour("--series-1") } }, { scale: "loss", stroke: colour("--series-2"), width: 2, points: { show: true, size: 6, fill: colour("--series-2") } }],
       }, data);
-    } else charts.judged.setData(data);
+    } else charts.evaluated.setData(data);
   };
   const choose = async (event) => {
     const [file] = event.target.files;
     if (!file) return;
     try {
-      records = judge.read(await file.text(), cardOf(document.getElementById("own-records")));
+      records = evaluation.read(await file.text(), cardOf(document.getElementById("own-records")));
     } catch (error) {
       records = null;
-      told(`These records cannot be used: ${error.message}.`);
+      report(`These records cannot be used: ${error.message}.`);
       return;
     }
-    told(`${records.labels.length} records`);
-    kept.put(sessionStorage, "records", records);
-    soon.judge();
+    report(`${records.labels.length} records`);
+    storage.put(sessionStorage, "records", records);
+    soon.evaluate();
   };
 
   const start = () => {
     charts = {};
     const first = Number(live.dataset.first);
-    if (live.dataset.answers) live.dataset.answers.split(",").forEach((count, i) => answered.set(first + i + 1, Number(count)));
+    if (live.dataset.updates) live.dataset.updates.split(",").forEach((count, i) => updates.set(first + i + 1, Number(count)));
     draw();
     if (!document.getElementById("own-records")) return;
     document.getElementById("records").addEventListener("change", choose);
-    points = kept.get(localStorage, "judged") ?? {};
-    records = kept.get(sessionStorage, "records");
-    drawJudged();
-    if (records) soon.judge();
+    points = storage.get(localStorage, "evaluated") ?? {};
+    records = storage.get(sessionStorage, "records");
+    drawEvaluated();
+    if (records) soon.evaluate();
   };
   start();
   connect();
-  // Before training owners come and answer without an event of their own.
+  // Before training, owners join and reply without an event of their own.
   setInterval(() => { if (!ended && !document.hidden && live.dataset.began !== "1") soon.page(); }, QUIET_MS);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const each of Object.values(charts)) each.destroy();
     charts = {};
-    draw(); drawJudged();
+    draw(); drawEvaluated();
   });
 });

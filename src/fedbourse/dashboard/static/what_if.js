@@ -1,8 +1,8 @@
-// What a card would buy, asked for as it is written; an answer that was overtaken is dropped.
+// What a card would buy, requested as it is written; an outdated response is dropped.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("card-form");
-  const place = document.getElementById("what-if-answer");
+  const place = document.getElementById("what-if-result");
   const problem = document.getElementById("what-if-error");
   const field = (name) => form.elements[name];
   const slider = document.getElementById("reward-slider");
@@ -12,12 +12,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const HEIGHT = 200;
   const MICRO = 1e-6; // what money is counted in
   const figure = document.getElementById("utility");
-  let asked = 0, waiting = 0, under = null, chart = null;
+  let requests = 0, waiting = 0, under = null, chart = null;
 
-  // The slider covers rewards from a ten-thousandth of the weight up to the weight, by powers.
-  const weight = () => Math.max(Number(field("weight").value) || 1, MICRO);
-  const toReward = (place) => Number((weight() * 10 ** (DECADES * (place / 1000 - 1))).toPrecision(3));
-  const toPlace = (reward) => Math.round(1000 * (1 + Math.log10(reward / weight()) / DECADES));
+  // The slider covers rewards from a ten-thousandth of the accuracy value up to it, on a logarithmic scale.
+  const accuracyValue = () => Math.max(Number(field("accuracy_value").value) || 1, MICRO);
+  const toReward = (place) => Number((accuracyValue() * 10 ** (DECADES * (place / 1000 - 1))).toPrecision(3));
+  const toPlace = (reward) => Math.round(1000 * (1 + Math.log10(reward / accuracyValue()) / DECADES));
   const followReward = () => {
     const reward = Number(field("reward").value);
     if (reward > 0) slider.value = Math.min(1000, Math.max(0, toPlace(reward)));
@@ -40,13 +40,13 @@ document.addEventListener("DOMContentLoaded", () => {
       input.removeAttribute("aria-errormessage");
       old.remove();
     }
-    for (const [name, said] of Object.entries(errors)) {
+    for (const [name, sentence] of Object.entries(errors)) {
       const input = field(name), box = input?.closest?.(".field");
       if (!box || box.querySelector(".error")) continue;
       const line = document.createElement("p");
       line.className = "error live";
       line.id = `f-${name}-live`;
-      line.textContent = `${said[0].toUpperCase()}${said.slice(1).split(", unable to")[0]}.`;
+      line.textContent = `${sentence[0].toUpperCase()}${sentence.slice(1).split(", unable to")[0]}.`;
       box.append(line);
       box.classList.add("wrong");
       input.setAttribute("aria-invalid", "true");
@@ -61,50 +61,50 @@ document.addEventListener("DOMContentLoaded", () => {
   };
 
   const ask = async () => {
-    const mine = ++asked;
+    const mine = ++requests;
     under?.abort();
     under = new AbortController();
     try {
-      const answer = await fetch("/buy/what-if", {
+      const response = await fetch("/buy/what-if", {
         method: "POST", signal: under.signal, headers: { Accept: "application/json" },
         body: new URLSearchParams(new FormData(form)),
       });
-      if (mine !== asked) return;
-      // Too fast: what is shown is of before, and the newest numbers are asked for a little later.
-      if (answer.status === 429) {
+      if (mine !== requests) return;
+      // Too many requests: the page shows the old result, and requests a new one a little later.
+      if (response.status === 429) {
         place.classList.add("old");
         clearTimeout(waiting);
         waiting = setTimeout(ask, AGAIN_MS);
         return;
       }
-      const found = await answer.json();
-      if (mine !== asked) return;
-      if (!answer.ok) throw new Error(found.detail);
-      mark(found.errors);
-      if (found.html) { place.innerHTML = found.html; show(); }
+      const body = await response.json();
+      if (mine !== requests) return;
+      if (!response.ok) throw new Error(body.detail);
+      mark(body.errors);
+      if (body.html) { place.innerHTML = body.html; show(); }
     } catch (error) {
-      if (mine !== asked || error.name === "AbortError") return;
+      if (mine !== requests || error.name === "AbortError") return;
       problem.hidden = false;
-      problem.textContent = "The market does not answer right now; this page asks again when you change something.";
+      problem.textContent = "The market does not respond right now; this page tries again when you change something.";
       place.classList.add("old");
     }
   };
   const soon = () => { clearTimeout(waiting); waiting = setTimeout(ask, WAIT_MS); };
   form.addEventListener("input", (event) => {
     if (event.target === slider) return;
-    // What the server found wrong here is being mended; the next answer says whether it is.
+    // What the server refused is being corrected; the next response says whether it is right.
     const box = event.target.closest(".field");
     box?.querySelector(".error:not(.live)")?.remove();
     box?.classList.remove("wrong");
     event.target.removeAttribute("aria-invalid");
-    if (["reward", "weight"].includes(event.target.name)) followReward();
+    if (["reward", "accuracy_value"].includes(event.target.name)) followReward();
     if (event.target.name === "reward_kind") showKind();
     soon();
   });
 
   document.getElementById("use-best").addEventListener("click", () => {
-    const found = curves();
-    const best = found?.best[found.chosen]?.[0];
+    const utility = curves();
+    const best = utility?.best[utility.chosen]?.[0];
     if (!best) return;
     field("reward_kind").value = "fixed";
     field("reward").value = String(Number(Math.max(best, MICRO).toPrecision(4)));
@@ -112,49 +112,49 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 
   const curves = () => {
-    const found = place.querySelector("[data-curves]");
-    return found && JSON.parse(found.dataset.curves);
+    const result = place.querySelector("[data-curves]");
+    return result && JSON.parse(result.dataset.curves);
   };
 
   const show = () => {
-    const found = curves();
-    if (!found) return;
+    const utility = curves();
+    if (!utility) return;
     const short = place.querySelector("[data-short]").dataset.short;
     document.getElementById("what-if-bar").textContent = `${short} ↓`;
-    document.getElementById("what-if-said").textContent = `${short.replace("·", "owners take part; accuracy")}`;
+    document.getElementById("what-if-status").textContent = `${short.replace("·", "owners take part; accuracy")}`;
     // The chart outlives the numbers around it.
     document.getElementById("chart-place").append(figure);
     figure.hidden = false;
-    draw(found);
+    draw(utility);
   };
 
   const COLOURS = ["--series-1", "--series-2", "--series-3", "--series-4"];
-  const draw = (found) => {
+  const draw = (utility) => {
     if (!window.uPlot) return;
-    const names = found.models;
-    const data = [found.rewards, ...names.map((name) => found.utility[name])];
+    const names = utility.models;
+    const data = [utility.rewards, ...names.map((name) => utility.utility[name])];
     if (!chart) chart = make(names);
-    chart.found = found;
+    chart.curves = utility;
     chart.setData(data, false);
-    const bests = Object.values(found.best).map(([reward]) => reward).filter(Boolean);
-    const low = Math.max(found.rewards[0], Math.min(found.reward, ...bests) / 4);
+    const bests = Object.values(utility.best).map(([reward]) => reward).filter(Boolean);
+    const low = Math.max(utility.rewards[0], Math.min(utility.reward, ...bests) / 4);
     const inside = data[0].map((x, i) => [x, i]).filter(([x]) => x >= low);
     const heights = inside.flatMap(([, i]) => data.slice(1).map((line) => line[i]));
     const top = Math.max(...heights), bottom = Math.max(Math.min(...heights), top - 1.2 * Math.abs(top));
     chart.batch(() => {
-      chart.setScale("x", { min: low, max: found.rewards.at(-1) });
+      chart.setScale("x", { min: low, max: utility.rewards.at(-1) });
       chart.setScale("y", { min: bottom, max: top + 0.06 * (top - bottom) });
     });
   };
 
   // uPlot's own ticks of a logarithmic axis never end where it does not start at a power of ten.
   const decades = (_, __, low, high) => {
-    const found = [];
+    const ticks = [];
     const steps = Math.log10(high / low) > 2 ? [1] : [1, 2, 5];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
-      found.push(...steps.map((step) => Number(`${step}e${power}`)).filter((tick) => tick >= low && tick <= high));
+      ticks.push(...steps.map((step) => Number(`${step}e${power}`)).filter((tick) => tick >= low && tick <= high));
     }
-    return found;
+    return ticks;
   };
   const make = (names) => {
     const box = figure.querySelector(".plot");
@@ -176,20 +176,20 @@ document.addEventListener("DOMContentLoaded", () => {
   };
 
   const marks = (plot, names) => {
-    const found = plot.found;
-    if (!found) return;
+    const utility = plot.curves;
+    if (!utility) return;
     const { ctx, bbox } = plot, px = devicePixelRatio;
     ctx.save();
     ctx.beginPath(); ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height); ctx.clip();
-    const at = plot.valToPos(found.reward, "x", true);
+    const at = plot.valToPos(utility.reward, "x", true);
     ctx.strokeStyle = colour("--ink"); ctx.lineWidth = px; ctx.setLineDash([4 * px, 4 * px]);
     ctx.beginPath(); ctx.moveTo(at, bbox.top); ctx.lineTo(at, bbox.top + bbox.height); ctx.stroke();
     ctx.setLineDash([]);
     names.forEach((name, i) => {
-      const [reward, gain] = found.best[name];
+      const [reward, gain] = utility.best[name];
       if (!reward) return;
       ctx.beginPath();
-      ctx.arc(plot.valToPos(reward, "x", true), plot.valToPos(gain, "y", true), (name === found.chosen ? 6 : 4) * px, 0, 7);
+      ctx.arc(plot.valToPos(reward, "x", true), plot.valToPos(gain, "y", true), (name === utility.chosen ? 6 : 4) * px, 0, 7);
       ctx.fillStyle = colour(COLOURS[i]); ctx.fill();
       ctx.strokeStyle = colour("--box"); ctx.lineWidth = 1.5 * px; ctx.stroke();
     });

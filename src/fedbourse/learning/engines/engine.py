@@ -1,4 +1,4 @@
-"""What training sees of the devices: it asks, and takes the answers that come."""
+"""What training sees of the devices: it sends round requests, and takes the updates that come."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """The answers to one round that came in time, noise included."""
+class Updates:
+    """The updates of one round that came in time, noise included."""
 
     owners: IntArray
-    """Who answered, in rising order."""
+    """Who sent them, in rising order."""
     vectors: FloatArray
-    """One row an answer."""
+    """One row an update."""
     refused: Mapping[int, Refused] = field(default_factory=dict)
-    """Whose device would not answer, and why."""
+    """Whose device refused, and why."""
 
 
 class Engine(Protocol):
-    """Devices that can be asked together."""
+    """A group of devices."""
 
     @property
     def scales(self) -> FloatArray:
         """Each owner's noise, a coordinate, as its terms say."""
 
-    def ask(self, number: int, parameters: FloatArray) -> Answers:
-        """Ask every device about the model of round ``number``, and return who answered what."""
+    def ask(self, number: int, parameters: FloatArray) -> Updates:
+        """Send every device the model of round ``number``, and return their updates."""

@@ -1,21 +1,22 @@
 """Devices on a Flower federation: stock SuperNodes, or virtual ones on a Ray cluster.
 
-The buyer's ServerApp holds this engine. It asks the nodes of a roster over Flower's Grid, and takes
-the answers that come in time. A node is known by its registered public key where the roster has
-one; a name that a node gives itself counts only for an owner without a key.
+The buyer's ServerApp holds this engine. It sends round requests over Flower's Grid to the nodes of
+a roster, and takes the updates that come in time. A node is identified by its registered public key
+where the roster has one; a name that a node gives itself counts only for an owner without a key.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput, MissingExtra, Refused, Unreachable
-from fedbourse.learning.answer_check import checked_answer
-from fedbourse.learning.engines.engine import Answers
+from fedbourse.learning.engines.engine import Updates
+from fedbourse.learning.update_check import checked_update
 from fedbourse.units import number as checked_number
 
 try:
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
     from fedbourse.privacy.terms import Terms
 
-WHO, QUESTION, ANSWER, REFUSAL = "who", "question", "answer", "refusal"
+WHO, ROUND_REQUEST, UPDATE, REFUSAL = "who", "round-request", "update", "refusal"
 """The names of the records that messages carry."""
 
-_FIRST_PAUSE_S = 0.01  # grows until poll_s: virtual nodes answer at once, real ones in seconds
+_FIRST_PAUSE_S = 0.01  # grows until poll_s: virtual nodes reply at once, real ones in seconds
 _LOOK_S = 1.0  # between two looks at which nodes there are
 
 
@@ -49,8 +50,24 @@ class Seat:
     public_key: bytes | None = None
 
 
+@dataclass
+class _Round:
+    """One round as far as it got."""
+
+    number: int
+    model: bytes
+    requests: dict[str, int] = field(default_factory=dict)
+    """The seat that each message was sent to."""
+    updates: dict[int, FloatArray] = field(default_factory=dict)
+    refused: dict[int, Refused] = field(default_factory=dict)
+
+    def is_open(self, seat: int) -> bool:
+        """Say whether a seat has neither sent an update nor refused."""
+        return seat not in self.updates and seat not in self.refused
+
+
 class FlowerEngine:
-    """Asks the nodes of a roster over a Grid."""
+    """Sends round requests to the nodes of a roster over a Grid."""
 
     def __init__(
         self,
@@ -67,8 +84,8 @@ class FlowerEngine:
         """Take a roster without repeated names or keys.
 
         A round lasts ``round_s`` at most, and the first one ``join_s`` more, for nodes that still
-        have to come. A node that let a round pass is asked, but no longer waited for, until it
-        answers. A round with fewer than ``at_least`` answers is no round: it can be asked again.
+        have to come. A node that let a round pass still gets requests, but is not waited for until
+        it replies. A round with fewer than ``at_least`` updates does not count: it can be repeated.
         """
         _check(seats)
         self._grid, self._seats = grid, list(seats)
@@ -88,39 +105,36 @@ class FlowerEngine:
         """Each owner's noise, a coordinate, as its terms say."""
         return np.array([seat.terms.scale for seat in self._seats])
 
-    def ask(self, number: int, parameters: FloatArray) -> Answers:
+    def ask(self, number: int, parameters: FloatArray) -> Updates:
         """Ask every node that is there, and return what came in time and passed the checks."""
-        body = np.ascontiguousarray(parameters).astype("<f8").tobytes()
+        round = _Round(int(number), np.ascontiguousarray(parameters).astype("<f8").tobytes())
         start = self._clock()
         end = start + self._round_s
         if self._join_end is None:
             self._join_end = start + self._join_s
             end += self._join_s
-        asked: dict[str, int] = {}
-        answers: dict[int, FloatArray] = {}
-        refused: dict[int, Refused] = {}
         self._next_look, pause_s = start, _FIRST_PAUSE_S
         while True:
             self._look_around()
-            for seat in sorted(set(self._nodes) - set(asked.values())):
-                self._put(asked, seat, number, body)
-            open_ = [m for m, s in asked.items() if s not in answers and s not in refused]
-            for message, reply in self._replies([*open_, *self._late, *self._greetings]):
+            for seat in sorted(set(self._nodes) - set(round.requests.values())):
+                self._send(round, seat)
+            pending = [m for m, seat in round.requests.items() if round.is_open(seat)]
+            for message, reply in self._replies([*pending, *self._late, *self._greetings]):
                 if message in self._greetings:
                     self._met(self._greetings.pop(message), reply)
                 elif message in self._late:
                     self._silent.discard(self._nodes.get(self._late.pop(message), 0))
                 else:
-                    self._take(asked[message], reply, answers, refused)
-            if self._clock() >= end or self._all_in(asked, answers, refused):
+                    self._take(round, round.requests[message], reply)
+            if self._clock() >= end or self._is_complete(round):
                 break
             self._sleep(pause_s)
             pause_s = min(self._poll_s, 1.5 * pause_s)
-        for message, seat in asked.items():
-            if seat not in answers and seat not in refused:
+        for message, seat in round.requests.items():
+            if round.is_open(seat):
                 self._late[message] = seat
                 self._silent.add(self._nodes.get(seat, 0))
-        return self._collected(number, answers, refused)
+        return self._collected(round)
 
     def _look_around(self) -> None:
         """Find nodes that came or went; ask new ones without a known key who they are."""
@@ -147,15 +161,20 @@ class FlowerEngine:
             if seat.owner == name and seat.public_key is None:
                 self._nodes[i] = node  # the last one counts: a node that was started again
 
-    def _put(self, asked: dict[str, int], seat: int, number: int, body: bytes) -> None:
+    def _send(self, round: _Round, seat: int) -> None:
         terms = self._seats[seat].terms
-        question = ConfigRecord(
-            {"task": terms.task, "terms": terms.digest, "round": int(number), "model": body}
+        request = ConfigRecord(
+            {
+                "task": terms.task,
+                "terms": terms.digest,
+                "round": round.number,
+                "model": round.model,
+            }
         )
-        node = self._nodes[seat]
-        message = self._push(RecordDict({QUESTION: question}), node, "train", group=str(number))
+        content = RecordDict({ROUND_REQUEST: request})
+        message = self._push(content, self._nodes[seat], "train", group=str(round.number))
         if message:
-            asked[message] = seat
+            round.requests[message] = seat
         else:
             del self._nodes[seat]
 
@@ -169,53 +188,43 @@ class FlowerEngine:
             return []
         # A reply is given out once; asking for it again gives an error in its place.
         pulled = self._grid.pull_messages(messages)
-        known = set(messages)
-        found = [(reply.metadata.reply_to_message_id, reply) for reply in pulled]
-        return [(message, reply) for message, reply in found if message in known]
+        replies = [(reply.metadata.reply_to_message_id, reply) for reply in pulled]
+        return [(message, reply) for message, reply in replies if message in set(messages)]
 
-    def _take(
-        self,
-        seat: int,
-        reply: Any,
-        answers: dict[int, FloatArray],
-        refused: dict[int, Refused],
-    ) -> None:
-        """Sort a reply in: an answer that passes, or why there is none."""
+    def _take(self, round: _Round, seat: int, reply: Any) -> None:
+        """Sort a reply in: an update that passes, or why there is none."""
         self._silent.discard(self._nodes.get(seat, 0))
         if reply.has_error():
-            refused[seat] = Refused("no-answer", f"{reply.error.reason}"[:400])
+            round.refused[seat] = Refused("no-update", f"{reply.error.reason}"[:400])
         elif (reason := _item(reply, REFUSAL, "reason")) is not None:
             sentence = _item(reply, REFUSAL, "sentence")
-            refused[seat] = Refused(f"{reason}"[:60], f"{sentence}"[:400])
+            round.refused[seat] = Refused(f"{reason}"[:60], f"{sentence}"[:400])
         else:
             try:
-                vector = _item(reply, ANSWER, "vector")
-                answers[seat] = checked_answer(self._seats[seat].terms, vector)
+                vector = _item(reply, UPDATE, "vector")
+                round.updates[seat] = checked_update(self._seats[seat].terms, vector)
             except InvalidInput as error:
-                refused[seat] = Refused("bad-answer", str(error))
+                round.refused[seat] = Refused("bad-update", str(error))
 
-    def _all_in(
-        self, asked: dict[str, int], answers: dict[int, FloatArray], refused: dict[int, Refused]
-    ) -> bool:
+    def _is_complete(self, round: _Round) -> bool:
         """Say whether there is nobody left to wait for."""
         assert self._join_end is not None
         joining = self._clock() < self._join_end and len(self._nodes) < len(self._seats)
-        waited = {*asked.values(), *self._nodes}
-        waited -= {s for s, node in self._nodes.items() if node in self._silent}
-        return not joining and all(s in answers or s in refused for s in waited)
+        awaited = {*round.requests.values(), *self._nodes}
+        awaited -= {seat for seat, node in self._nodes.items() if node in self._silent}
+        return not joining and not any(map(round.is_open, awaited))
 
-    def _collected(
-        self, number: int, answers: dict[int, FloatArray], refused: dict[int, Refused]
-    ) -> Answers:
-        if len(answers) < self._at_least:
+    def _collected(self, round: _Round) -> Updates:
+        updates, refused = round.updates, round.refused
+        if len(updates) < self._at_least:
             why = "; ".join(f"{self._seats[i].owner}: {refused[i]}" for i in sorted(refused)[:3])
             raise Unreachable(
-                f"round {number} has {len(answers)} answers of {len(self._seats)} owners, and "
-                f"needs {self._at_least}{f' ({why})' if why else ''}; it can be asked again"
+                f"round {round.number} has {len(updates)} updates of {len(self._seats)} owners, "
+                f"and needs {self._at_least}{f' ({why})' if why else ''}; it can be repeated"
             )
-        owners = sorted(answers)
-        return Answers(
-            np.array(owners, dtype=np.int64), np.stack([answers[i] for i in owners]), refused
+        owners = sorted(updates)
+        return Updates(
+            np.array(owners, dtype=np.int64), np.stack([updates[i] for i in owners]), refused
         )
 
 
@@ -223,10 +232,10 @@ def _check(seats: Sequence[Seat]) -> None:
     if not seats:
         raise InvalidInput("a roster needs at least one owner; found none")
     keys = [seat.public_key for seat in seats if seat.public_key]
-    for what, found in (("owner", [seat.owner for seat in seats]), ("public key", keys)):
-        if len(set(found)) != len(found):
-            twice = next(each for each in found if found.count(each) > 1)  # type: ignore[arg-type]
-            raise InvalidInput(f"a roster names each {what} once; found {twice!r:.60} twice")
+    for what, names in (("owner", [seat.owner for seat in seats]), ("public key", keys)):
+        for name, count in Counter[object](names).items():
+            if count > 1:
+                raise InvalidInput(f"a roster names each {what} once; found {name!r:.60} twice")
     first = seats[0].terms
     for seat in seats:
         if seat.terms.task != first.task or seat.terms.dimension != first.dimension:
@@ -240,5 +249,5 @@ def _item(reply: Any, record: str, name: str) -> Any:
     """Return an item of a reply, or None: a node may send anything."""
     if reply.has_error() or not reply.has_content():
         return None
-    found = reply.content.get(record)
-    return found.get(name) if isinstance(found, ConfigRecord) else None
+    items = reply.content.get(record)
+    return items.get(name) if isinstance(items, ConfigRecord) else None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidInput, Refused
-from fedbourse.learning.engines.engine import Answers
-from fedbourse.privacy.filter import Filter, Question
+from fedbourse.learning.engines.engine import Updates
+from fedbourse.privacy.filter import Filter, RoundRequest
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.units import number
 
@@ -60,50 +60,38 @@ class LocalEngine:
         """Each owner's noise, a coordinate."""
         return self._noise.scales
 
-    def ask(self, number: int, parameters: FloatArray) -> Answers:
-        """Charge, draw, store, return: for all owners who are there at once.
+    def ask(self, number: int, parameters: FloatArray) -> Updates:
+        """Charge, draw, store, return: for all available owners at once.
 
-        A device that refuses is left out, as one that is away; ``Answers.refused`` says why.
+        A device that refuses is left out like one that is away; ``Updates.refused`` says why.
         """
         parameters = self._checked(parameters)
         model = hashlib.sha256(parameters.tobytes()).hexdigest()
         owners = np.arange(len(self._terms))
         if self._available is not None:
             owners = owners[np.asarray(self._available(number, len(owners)), dtype=bool)]
-        questions, kept, refused = {}, {}, {}
+        requests, updates, refused = {}, dict[int, bytes | None](), {}
         for i in owners.tolist():
-            question = Question(self._terms[i].task, self._terms[i].digest, number, model)
+            request = RoundRequest(self._terms[i].task, self._terms[i].digest, number, model)
             try:
-                kept[i] = self.filters[i].charge(question, cost=float(self._noise.costs[i]))
-                questions[i] = question
+                updates[i] = self.filters[i].charge(request, cost=float(self._noise.costs[i]))
+                requests[i] = request
             except Refused as refusal:
                 refused[i] = refusal
-        answers = self._drawn(number, parameters, questions, kept)
-        vectors = np.empty((len(answers), self._model.dimension))
-        for row, answer in enumerate(answers.values()):
-            vectors[row] = np.frombuffer(answer)
-        return Answers(np.array(list(answers), dtype=np.int64), vectors, refused)
-
-    def _drawn(
-        self,
-        number: int,
-        parameters: FloatArray,
-        questions: dict[int, Question],
-        kept: dict[int, bytes | None],
-    ) -> dict[int, bytes]:
-        """Return each owner's answer: the one that was kept, or a fresh one, drawn and stored."""
-        fresh = np.array([i for i in questions if kept[i] is None], dtype=np.int64)
-        answers = {i: answer for i, answer in kept.items() if answer is not None}
+        fresh = np.array([i for i in requests if updates[i] is None], dtype=np.int64)
         if len(fresh):
-            clip = self._terms[0].clip
-            means = self._model.clipped_means(parameters, self._federation, clip=clip)
-            drawn = self._noise.release(means[fresh], fresh, number)
-            for i, vector in zip(fresh.tolist(), drawn, strict=True):
-                answers[i] = self.filters[i].keep(questions[i], vector.tobytes())
-        return {i: answers[i] for i in questions}
+            means = self._model.clipped_means(
+                parameters, self._federation, clip=self._terms[0].clip
+            )
+            vectors = self._noise.release(means[fresh], fresh, number)
+            for i, vector in zip(fresh.tolist(), vectors, strict=True):
+                updates[i] = self.filters[i].keep(requests[i], vector.tobytes())
+        received = b"".join(update for update in updates.values() if update is not None)
+        vectors = np.frombuffer(received).reshape(-1, self._model.dimension)
+        return Updates(np.array(list(updates), dtype=np.int64), vectors, refused)
 
     def _checked(self, parameters: FloatArray) -> FloatArray:
-        """Refuse what is no model before anybody is charged for it."""
+        """Refuse what is not a model before anybody is charged for it."""
         array = np.ascontiguousarray(parameters)
         if array.dtype != np.float64 or array.shape != (self._model.dimension,):
             raise InvalidInput(
@@ -133,7 +121,7 @@ def _check(model: Model, federation: Federation, terms: Sequence[Terms]) -> None
     for i, (agreed, divisor) in enumerate(zip(terms, federation.divisors.tolist(), strict=True)):
         if agreed.samples != divisor:
             raise InvalidInput(
-                f"owner {i} agreed to answer from {agreed.samples} records; found {divisor}"
+                f"owner {i} agreed to updates from {agreed.samples} records; found {divisor}"
             )
         if agreed.dimension != model.dimension or agreed.clip != terms[0].clip:
             raise InvalidInput(

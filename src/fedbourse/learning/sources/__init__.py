@@ -40,7 +40,6 @@ class Source:
     """What labels of each class look like, where they are not the class numbers themselves."""
 
     def __post_init__(self) -> None:
-        """Check that there is something to tell apart, both for owners and for the buyer."""
         assert len(self.feature_names) == self.buyer.features.shape[1]
         for whose, records in (("owners'", self.pool), ("buyer's", self.buyer)):
             if records.classes and (records.labels == records.labels[0]).all():

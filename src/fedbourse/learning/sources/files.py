@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.errors import InvalidData, InvalidFile
+from fedbourse.errors import FedbourseError, InvalidData, InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_nulls
 from fedbourse.learning.sources import Source, from_table, split
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from fedbourse.game.columns import FloatArray
@@ -29,7 +32,7 @@ CLASSES_MAX = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SourceTable:
     """Columns of numbers and a column of labels, as a file holds them."""
 
     columns: tuple[str, ...]
@@ -72,7 +75,7 @@ def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) 
     )
 
 
-def read_table(path: str, label: str | None) -> Table:
+def read_table(path: str, label: str | None) -> SourceTable:
     """Return the columns of a file and its labels, of types that are inferred from the columns.
 
     It is for whoever owns the whole file. A device must not: there one record would decide how all
@@ -91,7 +94,7 @@ def read_table(path: str, label: str | None) -> Table:
     return _columns(path, kind, data, label)
 
 
-def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
+def _classes(path: str, table: SourceTable) -> tuple[FloatArray, tuple[str, ...]]:
     """Return the labels as numbers, and the classes' names; none where labels are numbers."""
     labels = table.labels
     if labels.dtype.kind == "f":
@@ -105,18 +108,20 @@ def _classes(path: str, table: Table) -> tuple[FloatArray, tuple[str, ...]]:
         row = int(np.argmax(labels == ""))
         raise InvalidData(f"{path}, column {table.label}, row {row}: the cell is empty")
     names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    shown = tuple(map(class_name, names.tolist()))
+    classes = tuple(map(class_name, names.tolist()))
     if len(names) < 2:
-        raise InvalidData(f"{path} must hold at least two classes; every label is {shown[0]!r:.60}")
+        raise InvalidData(
+            f"{path} must hold at least two classes; every label is {classes[0]!r:.60}"
+        )
     if len(names) > CLASSES_MAX:
         raise InvalidData(
             f"{path}, column {table.label}: at most {CLASSES_MAX} classes can be told apart, and "
             f"it has {len(names)} different labels; numbers to predict must have fractions"
         )
     if counts.min() < 2:
-        rare = shown[int(np.argmin(counts))]
+        rare = classes[int(np.argmin(counts))]
         raise InvalidData(f"{path} must hold at least 2 records of each class; {rare!r:.60} has 1")
-    return numbers.astype(np.float64), shown
+    return numbers.astype(np.float64), classes
 
 
 def class_name(label: object) -> str:
@@ -128,25 +133,37 @@ def class_name(label: object) -> str:
     return f"{label:.0f}" if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def _npz(path: str, data: bytes, label: str | None) -> Table:
+def array_names(path: str, names: set[str]) -> tuple[str, str]:
+    """Return the names of the arrays of features and labels in a .npz file."""
+    for pair in (("X", "y"), ("features", "labels")):
+        if names >= set(pair):
+            return pair
+    raise InvalidFile(
+        f"{path} must hold the arrays X and y, or features and labels; "
+        f"found {', '.join(sorted(names)) or 'none'}"
+    )
+
+
+@contextmanager
+def explained_arrays(path: str) -> Iterator[None]:
+    """Turn whatever a damaged .npz file raises into one sentence."""
+    try:
+        yield
+    except FedbourseError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InvalidFile(f"{path} is not a valid .npz file of arrays: {reason}") from None
+
+
+def _npz(path: str, data: bytes, label: str | None) -> SourceTable:
     if label is not None:
         raise InvalidFile(f"{path} has no named columns, so :{label} must go")
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            if not isinstance(found, np.lib.npyio.NpzFile):
-                raise TypeError("it holds one array without a name")
-            names = set(found.files)
-            pair = next((p for p in (("X", "y"), ("features", "labels")) if names >= set(p)), None)
-            arrays = [np.asarray(found[name]) for name in pair or ()]
-    except Exception as error:  # a damaged file fails in many ways, each as little our fault
-        reason = " ".join(str(error).split())[:160]
-        raise InvalidFile(f"{path} is not a whole .npz file of arrays: {reason}") from None
-    if pair is None:
-        raise InvalidFile(
-            f"{path} must hold the arrays X and y, or features and labels; "
-            f"found {', '.join(sorted(names)) or 'none'}"
-        )
-    raw, labels = arrays
+    with explained_arrays(path), np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise TypeError("it holds one array without a name")
+        pair = array_names(path, set(archive.files))
+        raw, labels = (np.asarray(archive[name]) for name in pair)
     if raw.ndim != 2 or labels.shape != raw.shape[:1]:
         raise InvalidFile(
             f"{path} must hold a table of features and one label for each row; "
@@ -162,7 +179,7 @@ def _npz(path: str, data: bytes, label: str | None) -> Table:
     )
 
 
-def _columns(path: str, kind: str, data: bytes, label: str | None) -> Table:
+def _columns(path: str, kind: str, data: bytes, label: str | None) -> SourceTable:
     pa = arrow(kind)
     with explained(path, kind):
         table = _read(kind, data, pa)
@@ -206,9 +223,9 @@ def _numbers(path: str, name: str, column: Any, pa: Any) -> FloatArray:
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        found = next((cell for cell in column.to_pylist() if not is_number(str(cell))), kind)
+        wrong = next((cell for cell in column.to_pylist() if not is_number(str(cell))), kind)
         raise InvalidFile(
-            f"{path}, column {name}: features must be numbers, and {str(found)!r:.60} is none; "
+            f"{path}, column {name}: features must be numbers, and {str(wrong)!r:.60} is not one; "
             "leave the column out or turn it into numbers"
         )
     return np.asarray(column.to_numpy(), dtype=np.float64)
@@ -234,11 +251,11 @@ def _checked(
     raw: FloatArray,
     label: str,
     labels: npt.NDArray[Any],
-) -> Table:
+) -> SourceTable:
     if not raw.size:
         raise InvalidData(f"{path} must hold records with at least one feature; found {raw.shape}")
     finite = np.isfinite(raw)
     if not finite.all():
         row, i = np.unravel_index(int(np.argmin(finite)), raw.shape)
         raise InvalidData(f"{path}, column {columns[i]}, row {row}: found {raw[row, i]}")
-    return Table(columns, raw, label, labels)
+    return SourceTable(columns, raw, label, labels)

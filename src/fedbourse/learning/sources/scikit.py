@@ -17,23 +17,23 @@ def load(which: str, *, seed: int, buyer_records: int | None) -> Source:
     """Return digits or breast_cancer."""
     name = f"sklearn:{which}"
     if which not in NAMES:
-        known = " or ".join(f"sklearn:{n}" for n in NAMES)
-        raise InvalidData(f"scikit-learn's data must be {known}; found {name!r:.60}")
+        choices = " or ".join(f"sklearn:{n}" for n in NAMES)
+        raise InvalidData(f"scikit-learn's data must be {choices}; found {name!r:.60}")
     try:
         from sklearn import datasets
     except ImportError:
         raise MissingExtra(
             f"{name} needs scikit-learn, which is not installed: pip install 'fedbourse[data]'"
         ) from None
-    found: Any = datasets.load_digits() if which == "digits" else datasets.load_breast_cancer()
-    raw = np.asarray(found.data, dtype=np.float64)
+    bunch: Any = datasets.load_digits() if which == "digits" else datasets.load_breast_cancer()
+    raw = np.asarray(bunch.data, dtype=np.float64)
     digits = which == "digits"
     return from_table(
         name,
         raw,
-        np.asarray(found.target, dtype=np.float64),
-        classes=len(found.target_names),
-        columns=tuple(str(column).replace(" ", "_") for column in found.feature_names),
+        np.asarray(bunch.target, dtype=np.float64),
+        classes=len(bunch.target_names),
+        columns=tuple(str(column).replace(" ", "_") for column in bunch.feature_names),
         description=(
             "A record is a handwritten digit of 8 by 8 pixels; predicted is which digit it is."
             if digits

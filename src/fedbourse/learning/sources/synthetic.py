@@ -1,4 +1,4 @@
-"""Made-up records of known truth: one Gaussian cloud for each class.
+"""Simulated records of known truth: one Gaussian cloud for each class.
 
 The clouds have unit variance and means at the same distance, ``separation``, from one another, so
 the best accuracy that any model can have is known. For two classes of the same size it is
@@ -39,7 +39,6 @@ class Truth:
     skew: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check each number; the means of k classes at equal distances need k features."""
         classes = whole_number("classes", self.classes, at_least=2, error=InvalidData)
         d = whole_number("d", self.d, at_least=classes + 1, error=InvalidData)
         n = whole_number("n", self.n, at_least=3, error=InvalidData)
@@ -85,7 +84,6 @@ class Clouds:
         return len(self.means)
 
     def __len__(self) -> int:
-        """Return the number of records."""
         return len(self.labels)
 
     def only(self, rows: IntArray) -> Clouds:
@@ -123,7 +121,7 @@ def load(options: str, *, seed: int, buyer_records: int | None) -> Source:
         groups=None,
         scaling=_scaling(truth.d - 1),
         description=(
-            f"A record is a made-up point of {truth.d - 1} numbers; "
+            f"A record is a simulated point of {truth.d - 1} numbers; "
             f"predicted is which of {truth.classes} clouds it was drawn from."
         ),
         feature_names=(*(f"x{i}" for i in range(truth.d - 1)), "constant"),
@@ -134,20 +132,20 @@ def load(options: str, *, seed: int, buyer_records: int | None) -> Source:
 
 
 def _parse(options: str) -> Truth:
-    known = [field.name for field in fields(Truth)]
-    found: dict[str, float] = {}
+    names = [field.name for field in fields(Truth)]
+    values: dict[str, float] = {}
     for option in filter(None, options.split(",")):
         key, _, text = option.strip().partition("=")
-        if key not in known or key in found:
+        if key not in names or key in values:
             raise InvalidData(
-                f"synthetic takes each of {', '.join(known)} once, as d=100,n=5000; "
+                f"synthetic takes each of {', '.join(names)} once, as d=100,n=5000; "
                 f"found {option!r:.60}"
             )
         try:
-            found[key] = float(text)
+            values[key] = float(text)
         except ValueError:
             raise InvalidData(f"{key} must be a number; found {text!r:.60}") from None
-    return Truth(**found)  # type: ignore[arg-type]  # Truth checks which must be whole
+    return Truth(**values)  # type: ignore[arg-type]  # Truth checks which must be whole
 
 
 def _clouds(truth: Truth, seed: int) -> Clouds:

@@ -1,7 +1,7 @@
 """Is the noise of a device what it claims? A statistical test with a stated error on both sides.
 
 A device runs again and again on one of two neighbouring datasets, which differ in ONE RECORD: the
-canary, of a random sign. Answers minus the noiseless answers that the claim implies must look like
+canary, of a random sign. Updates minus the noiseless updates that the claim implies must look like
 independent normal noise of the claimed scale, and the sign must be no easier to guess than claimed.
 
 ``claim`` says what is claimed and audited, ``runs`` collects, ``findings`` tests, ``power`` says
@@ -13,10 +13,10 @@ at most (the union bound).
 
 from fedbourse.privacy.audit.claim import Claim, Plan, Subject
 from fedbourse.privacy.audit.faults import (
+    FAULT_DESCRIPTIONS,
     FAULTS,
-    FAULTS_IN_WORDS,
     NOISE_FAULTS,
-    Planted,
+    SimulatedSubject,
     canary,
     honest,
 )
@@ -26,13 +26,13 @@ from fedbourse.privacy.audit.verdict import Audit, audit_noise, audit_residuals
 
 __all__ = [
     "FAULTS",
-    "FAULTS_IN_WORDS",
+    "FAULT_DESCRIPTIONS",
     "NOISE_FAULTS",
     "Audit",
     "Claim",
     "Finding",
     "Plan",
-    "Planted",
+    "SimulatedSubject",
     "Subject",
     "audit_noise",
     "audit_residuals",

@@ -1,4 +1,4 @@
-"""What an audit is about: what the noise is said to be, who says it, and how long it is watched."""
+"""What an audit is about: the claimed noise, who claims it, and how many runs are observed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from fedbourse.privacy.zcdp import noise_scale
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from fedbourse.privacy.noise import FloatArray
 
-    FloatArray = npt.NDArray[np.float64]
-
-ROUNDS_MAX, RUNS_MAX, ANSWERS_MAX, NUMBERS_MAX = 500, 2000, 4000, 1024
-"""The rounds, runs and answers that the reuse tests compare, and the numbers of each run or answer.
+ROUNDS_MAX, RUNS_MAX, UPDATES_MAX, NUMBERS_MAX = 500, 2000, 4000, 1024
+"""The rounds, runs and updates that the reuse tests compare, and the numbers of each run or update.
 
 Beyond that, rounds and numbers are drawn at random and the first runs count.
 """
@@ -30,7 +28,7 @@ NUMBERS_MIN = 400
 
 @dataclass(frozen=True)
 class Claim:
-    """What the noise is said to be: enough that a whole run is rho-zCDP about ONE RECORD.
+    """The claimed noise: enough that a whole run is rho-zCDP about ONE RECORD.
 
     >>> claim = Claim(rho=0.5, clip=1.0, samples=1000, rounds=4, dimension=10)
     >>> claim.sigma, claim.sensitivity
@@ -45,7 +43,6 @@ class Claim:
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
-        """Check every field once."""
         for name in ("rho", "clip", "delta"):
             object.__setattr__(self, name, number(name, getattr(self, name), above=0))
         for name in ("samples", "rounds", "dimension"):
@@ -55,17 +52,17 @@ class Claim:
 
     @cached_property
     def sigma(self) -> float:
-        """Return the standard deviation of each coordinate of each answer."""
+        """Return the standard deviation of each coordinate of each update."""
         return noise_scale(self.rho, clip=self.clip, samples=self.samples, iterations=self.rounds)
 
     @property
     def sensitivity(self) -> float:
-        """Return how far exchanging one record moves a noiseless answer, at most."""
+        """Return how far exchanging one record moves a noiseless update, at most."""
         return 2.0 * self.clip / self.samples
 
     @property
     def grid(self) -> float:
-        """Return the coarsest step that answers may lie on: a device's grid, or that of floats."""
+        """Return the coarsest step that updates may lie on: a device's grid, or that of floats."""
         return max(self.sensitivity * 2.0**-31, float(np.spacing(self.clip + 10 * self.sigma)))
 
     @cached_property
@@ -80,10 +77,10 @@ class Subject(Protocol):
     """What is audited. Arrays have the shape (rounds, dimension); a sign is +1 or -1."""
 
     def expected(self, sign: int, /) -> FloatArray:
-        """Return the noiseless answers that the CLAIM implies when the canary has this sign."""
+        """Return the noiseless updates that the CLAIM implies when the canary has this sign."""
 
-    def answers(self, sign: int, /) -> FloatArray:
-        """Return the noisy answers of one fresh run, independent of all others."""
+    def updates(self, sign: int, /) -> FloatArray:
+        """Return the noisy updates of one fresh run, independent of all others."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +107,20 @@ class Plan:
         return np.asarray(ndtri(np.arange(1, self.bins) / self.bins), float)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
-        """Return the runs, rounds and coordinates of the answers that are compared one by one."""
-        rounds = min(self.claim.rounds, max(2, ANSWERS_MAX // self.runs))
-        runs = min(self.runs, ANSWERS_MAX // rounds)
+    def sample_shape(self) -> tuple[int, int, int]:
+        """Return the runs, rounds and coordinates of the updates that are compared individually."""
+        rounds = min(self.claim.rounds, max(2, UPDATES_MAX // self.runs))
+        runs = min(self.runs, UPDATES_MAX // rounds)
         return runs, rounds, min(self.claim.dimension, NUMBERS_MAX)
 
     @property
     def repeats_expected(self) -> float:
-        """Return a bound on the pairs of kept answers within two steps of the grid, if honest.
+        """Return a bound on the pairs of sampled updates within two steps of the grid, if honest.
 
         Two draws on a grid of step g are k steps apart with chance g / (2 sqrt(pi) sigma) at most,
-        for each k; rounding of the expected answers adds a step, and 9 values of k cover that.
+        for each k; rounding of the expected updates adds a step, and 9 values of k cover that.
         """
-        runs, rounds, coordinates = self.kept
+        runs, rounds, coordinates = self.sample_shape
         chance = 9 * self.claim.grid / self.claim.sigma / (2 * math.sqrt(math.pi))
         return runs * rounds * (runs * rounds - 1) / 2 * chance**coordinates
 

@@ -1,4 +1,4 @@
-"""Faults to plant: whoever doubts an audit plants one in an honest device and sees it fail."""
+"""Faults to plant in an honest device, to see an audit catch them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from fedbourse.privacy.audit.claim import Claim, Subject
+    from fedbourse.privacy.noise import FloatArray
 
-    FloatArray = npt.NDArray[np.float64]
 
-FAULTS_IN_WORDS = {
+FAULT_DESCRIPTIONS = {
     "half-sigma": "half the noise",
     "low-sigma": "noise 10 % low",
     "reused-noise": "the same noise in every round",
@@ -33,25 +31,25 @@ Fault = Callable[[Expected, Draw], "Subject"]
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A subject whose parts are given: what the claim expects, what is answered, and the noise."""
+class SimulatedSubject:
+    """A subject made of parts: the expected updates, the noiseless ones, and the noise."""
 
     expected: Expected
     noiseless: Expected
     draw: Draw
 
-    def answers(self, sign: int, /) -> FloatArray:
+    def updates(self, sign: int, /) -> FloatArray:
         """Return one run."""
         return self.noiseless(sign) + self.draw()
 
 
 def honest(expected: Expected, draw: Draw) -> Subject:
     """Return a subject that does what it claims; ``draw`` returns the noise of one run."""
-    return Planted(expected, expected, draw)
+    return SimulatedSubject(expected, expected, draw)
 
 
 def canary(claim: Claim) -> Expected:
-    """Return the expected answers where all other records cancel out: +-clip / samples."""
+    """Return the expected updates where all other records cancel out: +-clip / samples."""
     each = claim.clip / claim.samples / math.sqrt(claim.dimension)
     return lambda sign: np.full((claim.rounds, claim.dimension), sign * each)
 
@@ -82,14 +80,14 @@ NOISE_FAULTS: dict[str, Callable[[Draw], Draw]] = {
 
 
 def _with_noise(fault: Callable[[Draw], Draw]) -> Fault:
-    return lambda expected, draw: Planted(expected, expected, fault(draw))
+    return lambda expected, draw: SimulatedSubject(expected, expected, fault(draw))
 
 
 def _double_sensitivity(expected: Expected, draw: Draw) -> Subject:
     def far(sign: int) -> FloatArray:
         return 1.5 * expected(sign) - 0.5 * expected(-sign)  # twice as far from their middle
 
-    return Planted(expected, far, draw)
+    return SimulatedSubject(expected, far, draw)
 
 
 FAULTS: dict[str, Fault] = {

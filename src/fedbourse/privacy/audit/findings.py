@@ -3,10 +3,10 @@
 - too-little-noise, too-much-noise: residuals in sigmas, squared, sum to a chi-square;
 - shape: Pearson's chi-square over equally likely bins of 100 numbers or more. The true tail is
   heavier than the chi-square's, by 3 % at 1e-5 and 20 % at 1e-7; ``TAIL_MARGIN`` covers both;
-- reuse-rounds, -runs, -answers: two independent normal vectors of n numbers have a cosine with
+- reuse-rounds, -runs, -updates: two independent normal vectors of n numbers have a cosine with
   cos^2 ~ Beta(1/2, (n - 1)/2); the largest is tested, its chance multiplied by the pairs. Short
   vectors are often near-parallel, so whole rounds over all runs and whole runs are compared too;
-- repeats: pairs of equal answers expected over those seen (Markov); works for d = 1 too;
+- repeats: expected over observed pairs of equal updates (Markov); works for d = 1 too;
 - sensitivity: the mean residual along the canary is normal, of mean 0 if the record counts once;
 - canaries: along the canary a run is +-sqrt(T) L/m with noise sigma = (L/m) sqrt(2T/rho), so the
   best guess of its sign is right with chance Phi(sqrt(rho/2));
@@ -20,24 +20,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from scipy.special import betaincinv, gammainc, gammaincc, ndtr
 
-from fedbourse.privacy.audit.power import power_of
-from fedbourse.privacy.audit.tails import TAIL_MARGIN, at_least, cosine_p_value
+from fedbourse.privacy.audit.power import TAIL_MARGIN, at_least, cosine_p_value, power_of
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy.typing as npt
-
     from fedbourse.privacy.audit.claim import Plan
     from fedbourse.privacy.audit.runs import Guesses, Residuals
+    from fedbourse.privacy.noise import FloatArray
 
-    FloatArray = npt.NDArray[np.float64]
 
 _Measure = tuple[float, float]  # a statistic, and a bound on its p-value
 
@@ -62,20 +59,21 @@ class Finding:
         return self.p_value > self.threshold
 
 
-def noise_findings(plan: Plan, seen: Residuals) -> list[Finding]:
-    """Return what the residuals alone say of the noise."""
-    return [
-        _finding(plan, name, catches, measure(plan, seen))
-        for name, (catches, measure) in NOISE_TESTS.items()
-    ]
+Observed = TypeVar("Observed")
 
 
-def canary_findings(plan: Plan, seen: Guesses) -> list[Finding]:
-    """Return what the canary says of the privacy of one record."""
-    return [
-        _finding(plan, name, catches, measure(plan, seen))
-        for name, (catches, measure) in CANARY_TESTS.items()
-    ]
+def run_tests(
+    tests: Mapping[str, tuple[str, Callable[[Plan, Observed], _Measure]]],
+    plan: Plan,
+    observed: Observed,
+) -> list[Finding]:
+    """Return the finding of each test."""
+    findings = []
+    for name, (catches, measure) in tests.items():
+        statistic, p_value = measure(plan, observed)
+        power = power_of(name, plan)
+        findings.append(Finding(name, catches, statistic, min(1.0, p_value), plan.level, power))
+    return findings
 
 
 def epsilon_lower_bound(right: int, runs: int, *, delta: float, alpha: float) -> float:
@@ -89,42 +87,37 @@ def epsilon_lower_bound(right: int, runs: int, *, delta: float, alpha: float) ->
     return math.log(max((chance - delta) / (1.0 - chance), 1.0))
 
 
-def _finding(plan: Plan, name: str, catches: str, measured: _Measure) -> Finding:
-    statistic, p_value = measured
-    return Finding(name, catches, statistic, min(1.0, p_value), plan.level, power_of(name, plan))
+def _too_little(plan: Plan, residuals: Residuals) -> _Measure:
+    p_value = gammainc(plan.numbers / 2, residuals.square_sum / 2)  # the chi-square's lower tail
+    return residuals.square_sum / plan.numbers, float(p_value)
 
 
-def _too_little(plan: Plan, seen: Residuals) -> _Measure:
-    p_value = gammainc(plan.numbers / 2, seen.square_sum / 2)  # the chi-square's lower tail
-    return seen.square_sum / plan.numbers, float(p_value)
+def _too_much(plan: Plan, residuals: Residuals) -> _Measure:
+    p_value = gammaincc(plan.numbers / 2, residuals.square_sum / 2)
+    return residuals.square_sum / plan.numbers, float(p_value)
 
 
-def _too_much(plan: Plan, seen: Residuals) -> _Measure:
-    p_value = gammaincc(plan.numbers / 2, seen.square_sum / 2)
-    return seen.square_sum / plan.numbers, float(p_value)
-
-
-def _shape(plan: Plan, seen: Residuals) -> _Measure:
+def _shape(plan: Plan, residuals: Residuals) -> _Measure:
     each = plan.numbers / plan.bins
-    statistic = float(((seen.counts - each) ** 2).sum()) / each
+    statistic = float(((residuals.counts - each) ** 2).sum()) / each
     return statistic, TAIL_MARGIN * float(gammaincc((plan.bins - 1) / 2, statistic / 2))
 
 
-def _reuse_rounds(plan: Plan, seen: Residuals) -> _Measure:
-    norms = np.sqrt(np.diag(seen.gram))
+def _reuse_rounds(plan: Plan, residuals: Residuals) -> _Measure:
+    norms = np.sqrt(np.diag(residuals.gram))
     norms[norms == 0] = 1.0
-    largest = float(np.abs(np.triu(seen.gram / norms / norms[:, None], 1)).max())
+    largest = float(np.abs(np.triu(residuals.gram / norms / norms[:, None], 1)).max())
     return largest, cosine_p_value(largest, len(norms), plan.runs * plan.claim.dimension)
 
 
-def _reuse_runs(_: Plan, seen: Residuals) -> _Measure:
-    largest = _largest_cosine(seen.runs)
-    return largest, cosine_p_value(largest, *seen.runs.shape)
+def _reuse_runs(_: Plan, residuals: Residuals) -> _Measure:
+    largest = _largest_cosine(residuals.runs)
+    return largest, cosine_p_value(largest, *residuals.runs.shape)
 
 
-def _reuse_answers(_: Plan, seen: Residuals) -> _Measure:
-    largest = _largest_cosine(seen.answers)
-    return largest, cosine_p_value(largest, *seen.answers.shape)
+def _reuse_updates(_: Plan, residuals: Residuals) -> _Measure:
+    largest = _largest_cosine(residuals.updates)
+    return largest, cosine_p_value(largest, *residuals.updates.shape)
 
 
 def _largest_cosine(vectors: FloatArray) -> float:
@@ -135,24 +128,24 @@ def _largest_cosine(vectors: FloatArray) -> float:
     return max(float(np.abs(np.triu(units[s : s + block] @ units[s:].T, 1)).max()) for s in starts)
 
 
-def _repeats(plan: Plan, seen: Residuals) -> _Measure:
-    ordered = seen.answers[np.argsort(seen.answers[:, 0])]
+def _repeats(plan: Plan, residuals: Residuals) -> _Measure:
+    ordered = residuals.updates[np.argsort(residuals.updates[:, 0])]
     near = np.abs(np.diff(ordered, axis=0)).max(axis=1) <= 2 * plan.claim.grid / plan.claim.sigma
     pairs = int(near.sum())
     return float(pairs), plan.repeats_expected / pairs if pairs else 1.0
 
 
-def _sensitivity(_: Plan, seen: Guesses) -> _Measure:
-    return seen.drift, 2 * float(ndtr(-abs(seen.drift)))
+def _sensitivity(_: Plan, guesses: Guesses) -> _Measure:
+    return guesses.mean_residual, 2 * float(ndtr(-abs(guesses.mean_residual)))
 
 
-def _canaries(plan: Plan, seen: Guesses) -> _Measure:
-    return float(seen.right), at_least(seen.right, plan.runs, plan.guess_chance)
+def _canaries(plan: Plan, guesses: Guesses) -> _Measure:
+    return float(guesses.right), at_least(guesses.right, plan.runs, plan.guess_chance)
 
 
-def _epsilon(plan: Plan, seen: Guesses) -> _Measure:
-    bound = epsilon_lower_bound(seen.right, plan.runs, delta=plan.claim.delta, alpha=plan.level)
-    return bound, at_least(seen.right, plan.runs, plan.guess_chance_max)
+def _epsilon(plan: Plan, guesses: Guesses) -> _Measure:
+    bound = epsilon_lower_bound(guesses.right, plan.runs, delta=plan.claim.delta, alpha=plan.level)
+    return bound, at_least(guesses.right, plan.runs, plan.guess_chance_max)
 
 
 NOISE_TESTS: dict[str, tuple[str, Callable[[Plan, Residuals], _Measure]]] = {
@@ -161,12 +154,12 @@ NOISE_TESTS: dict[str, tuple[str, Callable[[Plan, Residuals], _Measure]]] = {
     "shape": ("the noise is not normal", _shape),
     "reuse-rounds": ("rounds share noise: their differences show the data", _reuse_rounds),
     "reuse-runs": ("runs share noise: their differences show the data", _reuse_runs),
-    "reuse-answers": ("two answers share noise: their difference shows the data", _reuse_answers),
-    "repeats": ("answers have the very same noise: their differences show the data", _repeats),
+    "reuse-updates": ("two updates share noise: their difference shows the data", _reuse_updates),
+    "repeats": ("updates have the very same noise: their differences show the data", _repeats),
 }
 """What each test catches, and how it measures; these need residuals only."""
 CANARY_TESTS: dict[str, tuple[str, Callable[[Plan, Guesses], _Measure]]] = {
-    "sensitivity": ("one record does not move the answers as far as claimed", _sensitivity),
+    "sensitivity": ("one record does not move the updates as far as claimed", _sensitivity),
     "canaries": ("one record is easier to guess than claimed", _canaries),
     "epsilon": ("one record is easier to guess than the claimed epsilon allows", _epsilon),
 }

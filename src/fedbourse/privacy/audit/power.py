@@ -10,12 +10,20 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import chndtr, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
+from scipy.special import (
+    betainc,
+    chndtr,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+    ndtr,
+    ndtri,
+)
 
 from fedbourse.errors import InvalidInput, InvalidNumber
 from fedbourse.privacy.audit.claim import NUMBERS_MAX, NUMBERS_MIN, ROUNDS_MAX, RUNS_MAX, Plan
 from fedbourse.privacy.audit.faults import NOISE_SHARES
-from fedbourse.privacy.audit.tails import TAIL_MARGIN, at_least, cosine_p_value
 from fedbourse.units import number
 
 if TYPE_CHECKING:
@@ -23,10 +31,29 @@ if TYPE_CHECKING:
 
     from fedbourse.privacy.audit.claim import Claim
 
+TAIL_MARGIN = 1.25
+"""What the p-value of the shape test is multiplied by, for the tail that it approximates."""
 RUNS_MIN = 10
 """The fewest runs that guesses of the canary's sign are counted over."""
 _SIGNALS = {"half-sigma": 2.0, "low-sigma": 1 / 0.9, "double-sensitivity": 2.0}  # over noise
 _ALPHA_MIN = 1e-6  # further out, the margin of the shape test does not cover its tail
+
+
+def at_least(right: int, runs: int, chance: float) -> float:
+    """Return how likely that many of ``runs`` guesses are right, or more: the binomial tail."""
+    if right > runs:  # no count is ever that high, however likely a right guess is
+        return 0.0
+    return float(betainc(right, runs - right + 1, chance)) if right else 1.0
+
+
+def cosine_p_value(largest: float, vectors: int, length: int) -> float:
+    """Return how likely some pair of independent normal vectors has such a |cosine|: a bound."""
+    pairs = vectors * (vectors - 1) / 2
+    if length < 2 or not pairs:
+        return 1.0
+    # A computed cosine is good to 1e-15 only.
+    sine_squared = max((1.0 - largest) * (1.0 + largest), 1e-15)
+    return min(1.0, pairs * float(betainc((length - 1) / 2, 0.5, sine_squared)))
 
 
 def power_of(test: str, plan: Plan) -> dict[str, float]:
@@ -122,8 +149,8 @@ def _reuse_runs(plan: Plan) -> dict[str, float]:
     return _parallel(plan, "reused-between-runs", min(plan.runs, RUNS_MAX), length)
 
 
-def _reuse_answers(plan: Plan) -> dict[str, float]:
-    runs, rounds, coordinates = plan.kept
+def _reuse_updates(plan: Plan) -> dict[str, float]:
+    runs, rounds, coordinates = plan.sample_shape
     power: dict[str, float] = {}
     for fault in _copies(plan):
         power |= _parallel(plan, fault, runs * rounds, coordinates)
@@ -138,7 +165,7 @@ def _parallel(plan: Plan, fault: str, vectors: int, length: int) -> dict[str, fl
 
 
 def _repeats(plan: Plan) -> dict[str, float]:
-    runs, rounds, _ = plan.kept
+    runs, rounds, _ = plan.sample_shape
     pairs = {"reused-noise": runs * (rounds - 1), "reused-between-runs": rounds * (runs - 1)}
     return {f: float(plan.repeats_expected <= plan.level * pairs[f]) for f in _copies(plan)}
 
@@ -162,7 +189,7 @@ _POWERS: dict[str, Callable[[Plan], dict[str, float]]] = {
     "shape": _shape,
     "reuse-rounds": _reuse_rounds,
     "reuse-runs": _reuse_runs,
-    "reuse-answers": _reuse_answers,
+    "reuse-updates": _reuse_updates,
     "repeats": _repeats,
     "sensitivity": _sensitivity,
     "canaries": lambda plan: _guesses(plan, plan.guess_chance),

@@ -1,4 +1,4 @@
-"""What an audit keeps of the runs it watches: sums and samples, never all answers."""
+"""What an audit records of runs: sums and samples, never all updates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from fedbourse.privacy.audit.claim import NUMBERS_MAX, NUMBERS_MIN, ROUNDS_MAX, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
     from fedbourse.privacy.audit.claim import Claim, Plan, Subject
+    from fedbourse.privacy.noise import FloatArray, IntArray
 
-    FloatArray = npt.NDArray[np.float64]
-    IntArray = npt.NDArray[np.int64]
 
 _HUGE = 1e6  # sigmas: no honest residual is that large, and squares of these do not overflow
 
@@ -28,15 +25,13 @@ class Residuals:
     """What the residuals of all runs, counted in sigmas, add up to."""
 
     def __init__(self, plan: Plan, rng: np.random.Generator) -> None:
-        """Draw which rounds and numbers the reuse tests compare."""
         _check_numbers(plan)
-        claim, (_, kept_rounds, kept_coordinates) = plan.claim, plan.kept
-        self._rounds, self._few = (
-            _some(rng, claim.rounds, at_most) for at_most in (ROUNDS_MAX, kept_rounds)
-        )
-        self._coordinates = _some(rng, claim.dimension, kept_coordinates)
+        claim, (_, rounds, coordinates) = plan.claim, plan.sample_shape
+        self._rounds = _some(rng, claim.rounds, ROUNDS_MAX)
+        self._few = _some(rng, claim.rounds, rounds)
+        self._coordinates = _some(rng, claim.dimension, coordinates)
         self._numbers = _some(rng, claim.rounds * claim.dimension, NUMBERS_MAX)
-        self._edges, self._answers, self._run = plan.edges, np.empty(plan.kept), 0
+        self._edges, self._updates, self._run = plan.edges, np.empty(plan.sample_shape), 0
         self.square_sum = 0.0
         self.counts = np.zeros(plan.bins, np.int64)
         """The residuals in each bin."""
@@ -46,9 +41,9 @@ class Residuals:
         """Some numbers of each run."""
 
     @property
-    def answers(self) -> FloatArray:
-        """Return some answers, one a row."""
-        return self._answers.reshape(-1, self._answers.shape[-1])
+    def updates(self) -> FloatArray:
+        """Return some updates, one a row."""
+        return self._updates.reshape(-1, self._updates.shape[-1])
 
     def add(self, residuals: FloatArray, sigma: float) -> FloatArray:
         """Count one run, and return its residuals in sigmas."""
@@ -61,19 +56,19 @@ class Residuals:
         self.gram += z[self._rounds] @ z[self._rounds].T
         if self._run < len(self.runs):
             self.runs[self._run] = z.ravel()[self._numbers]
-        if self._run < len(self._answers):
-            self._answers[self._run] = z[np.ix_(self._few, self._coordinates)]
+        if self._run < len(self._updates):
+            self._updates[self._run] = z[np.ix_(self._few, self._coordinates)]
         self._run += 1
         return z
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What the answers show of the canary's sign."""
+    """What the updates reveal of the canary's sign."""
 
     right: int
     """How often the sign was guessed."""
-    drift: float
+    mean_residual: float
     """The mean residual along the canary: 0 +- 1 if the claim holds."""
 
 
@@ -90,32 +85,32 @@ def watch(
     residuals = Residuals(plan, rng)
     middle, unit = (expected[1] + expected[-1]) / 2, expected[1] - expected[-1]
     unit /= np.linalg.norm(unit)
-    drift, right = 0.0, 0
+    mean_residual, right = 0.0, 0
     for run in range(plan.runs):
         sign = 2 * int(rng.integers(2)) - 1
-        found = shaped(subject.answers(sign), claim)
+        updates = shaped(subject.updates(sign), claim)
         with np.errstate(over="ignore", invalid="ignore"):
-            # The guess sees the answers alone: the bound on epsilon then holds for any noise.
-            guess = 1 if np.vdot(found - middle, unit) > 0 else -1
-            z = residuals.add(found - expected[sign], claim.sigma)
+            # The guess sees the updates alone: the bound on epsilon then holds for any noise.
+            guess = 1 if np.vdot(updates - middle, unit) > 0 else -1
+            z = residuals.add(updates - expected[sign], claim.sigma)
         right += guess == sign
-        drift += sign * float(np.vdot(z, unit)) / math.sqrt(plan.runs)
+        mean_residual += sign * float(np.vdot(z, unit)) / math.sqrt(plan.runs)
         if progress is not None:
             progress(run + 1)
-    return residuals, Guesses(right, drift)
+    return residuals, Guesses(right, mean_residual)
 
 
-def shaped(found: object, claim: Claim) -> FloatArray:
-    """Return one run's answers as an array of the claim's shape."""
+def shaped(updates: object, claim: Claim) -> FloatArray:
+    """Return one run's updates as an array of the claim's shape."""
     try:
-        array = np.asarray(found, float)
+        array = np.asarray(updates, float)
     except (TypeError, ValueError):
-        raise InvalidInput(f"answers must be an array of numbers; found {found!r:.60}") from None
-    wanted = (claim.rounds, claim.dimension)
-    if array.shape != wanted:
-        raise InvalidInput(f"answers must have the claim's shape {wanted}; found {array.shape}")
+        raise InvalidInput(f"updates must be an array of numbers; found {updates!r:.60}") from None
+    shape = (claim.rounds, claim.dimension)
+    if array.shape != shape:
+        raise InvalidInput(f"updates must have the claim's shape {shape}; found {array.shape}")
     if not np.isfinite(array).all():
-        raise InvalidInput("answers must be finite numbers; found NaN or infinity")
+        raise InvalidInput("updates must be finite numbers; found NaN or infinity")
     return array
 
 
@@ -128,13 +123,13 @@ def _check_expected(plus: FloatArray, minus: FloatArray, claim: Claim) -> None:
     norm = float(max(np.linalg.norm(e, axis=1).max() for e in (plus, minus)))
     if norm > claim.clip * (1 + 1e-6):
         raise InvalidInput(
-            f"an expected answer's norm must be at most the clip, {claim.clip:g}; found {norm:g}"
+            f"an expected update's norm must be at most the clip, {claim.clip:g}; found {norm:g}"
         )
     moves = np.linalg.norm(plus - minus, axis=1)
     wrong = moves[np.abs(moves - claim.sensitivity) > 1e-6 * claim.sensitivity]
     if wrong.size:
         raise InvalidInput(
-            "the canary must move each expected answer by 2 clip / samples = "
+            "the canary must move each expected update by 2 clip / samples = "
             f"{claim.sensitivity:g}; found {wrong[0]:g}"
         )
 
@@ -149,6 +144,6 @@ def _check_numbers(plan: Plan) -> None:
     steps, least = claim.sigma / claim.grid, 64 * math.sqrt(plan.numbers)
     if steps < least:  # the bins' edges and the squares would feel the grid
         raise InvalidInput(
-            f"sigma must be at least {least:.3g} steps of the answers' grid; found {steps:.3g}: "
+            f"sigma must be at least {least:.3g} steps of the updates' grid; found {steps:.3g}: "
             "ask for fewer runs"
         )

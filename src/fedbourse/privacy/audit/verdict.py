@@ -1,4 +1,4 @@
-"""An audit from end to end: watch, test, and say what it adds up to."""
+"""An audit from end to end: observe runs, test them, and report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.privacy.audit.claim import Plan
-from fedbourse.privacy.audit.faults import FAULTS_IN_WORDS
+from fedbourse.privacy.audit.faults import FAULT_DESCRIPTIONS
 from fedbourse.privacy.audit.findings import (
     CANARY_TESTS,
     NOISE_TESTS,
     Finding,
-    canary_findings,
     epsilon_lower_bound,
-    noise_findings,
+    run_tests,
 )
 from fedbourse.privacy.audit.power import RUNS_MIN, level_of, runs_needed
 from fedbourse.privacy.audit.runs import Residuals, shaped, watch
@@ -26,16 +25,13 @@ from fedbourse.units import whole_number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
     from fedbourse.privacy.audit.claim import Claim, Subject
-
-    FloatArray = npt.NDArray[np.float64]
+    from fedbourse.privacy.noise import FloatArray
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All findings, and what they add up to."""
+    """All findings, and the verdict."""
 
     claim: Claim
     findings: tuple[Finding, ...]
@@ -65,7 +61,7 @@ class Audit:
         for finding in self.findings:
             for fault, power in finding.power.items():
                 best[fault] = max(power, best.get(fault, 0.0))
-        return {fault: best[fault] for fault in FAULTS_IN_WORDS if fault in best}
+        return {fault: best[fault] for fault in FAULT_DESCRIPTIONS if fault in best}
 
     def runs_needed(self, fault: str, *, power: float = 0.99) -> int | None:
         """Return the runs at which the best test has this power; None if no number gives it."""
@@ -89,7 +85,7 @@ class Audit:
         return min(needed, default=None)
 
     def sentences(self) -> list[str]:
-        """Say it to people."""
+        """Return the verdict in sentences."""
         failed = [finding for finding in self.findings if not finding.passed]
         verdict = "the noise is NOT what it claims" if failed else "no sign of wrong noise"
         lines = [
@@ -99,8 +95,8 @@ class Audit:
         for f in failed:
             lines.append(f"{f.name}: {f.catches} (p = {f.p_value:.2g}, limit {f.threshold:.2g}).")
         for fault, power in self.power.items():
-            shown = math.floor(power * 1e4) / 1e4  # rounded down, never up to certainty
-            lines.append(f"It notices {FAULTS_IN_WORDS[fault]} with probability {shown:g}.")
+            rounded = math.floor(power * 1e4) / 1e4  # down, never up to certainty
+            lines.append(f"It notices {FAULT_DESCRIPTIONS[fault]} with probability {rounded:g}.")
         if self.epsilon_lower_bound is not None:
             lines.append(
                 f"About one record, an epsilon of at least {self.epsilon_lower_bound:.3g} was "
@@ -126,7 +122,10 @@ def audit_noise(
     tests = len(NOISE_TESTS) + len(CANARY_TESTS)
     plan = Plan(claim, whole_number("runs", runs, at_least=RUNS_MIN), level_of(alpha, tests=tests))
     residuals, guesses = watch(subject, plan, _generator(seed), progress)
-    findings = (*noise_findings(plan, residuals), *canary_findings(plan, guesses))
+    findings = (
+        *run_tests(NOISE_TESTS, plan, residuals),
+        *run_tests(CANARY_TESTS, plan, guesses),
+    )
     bound = epsilon_lower_bound(guesses.right, plan.runs, delta=claim.delta, alpha=plan.level)
     return Audit(claim, findings, plan.runs, float(alpha), bound)
 
@@ -140,8 +139,8 @@ def audit_residuals(
 ) -> Audit:
     """Test recorded noise, of shape (runs, rounds, dimension), against the claim.
 
-    Residuals are answers minus the noiseless answers. Without a canary nothing is said about how
-    far one record moves an answer.
+    Residuals are updates minus the noiseless updates. Without a canary nothing is said about how
+    far one record moves an update.
     """
     runs = len(residuals) if np.ndim(residuals) == 3 else 0
     if not runs:
@@ -149,10 +148,10 @@ def audit_residuals(
             f"residuals must have the shape (runs, rounds, dimension); found {np.shape(residuals)}"
         )
     plan = Plan(claim, runs, level_of(alpha, tests=len(NOISE_TESTS)))
-    seen = Residuals(plan, _generator(seed))
+    sums = Residuals(plan, _generator(seed))
     for run in residuals:
-        seen.add(shaped(run, claim), claim.sigma)
-    return Audit(claim, tuple(noise_findings(plan, seen)), runs, float(alpha), None)
+        sums.add(shaped(run, claim), claim.sigma)
+    return Audit(claim, tuple(run_tests(NOISE_TESTS, plan, sums)), runs, float(alpha), None)
 
 
 def _generator(seed: int | np.random.Generator) -> np.random.Generator:

@@ -1,1 +1,1 @@
-"""The history of the tables, one file of statements for each kind of database and version."""
+"""The history of the tables."""

@@ -1,4 +1,4 @@
-"""What Alembic runs to bring a database up; ``storage.upgrade`` hands it the connection."""
+"""What Alembic runs to upgrade a database; ``storage.upgrade`` hands it the connection."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def run() -> None:
     context.run_migrations()
 
 
-# Only Alembic gives this module its settings; anybody else who imports it wants no migration.
+# Alembic imports this module under this name; anybody else wants no migration.
 if __name__ == "env_py":
     run()

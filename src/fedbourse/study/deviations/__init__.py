@@ -2,5 +2,5 @@
 
 ``play`` has the records of one played task, ``strategies`` what names do in it, ``cases`` a row of
 the table each. Every case is played under the old protocol (``old_protocol``, a model) and against
-the market's own commands (``bootstrap.deviation_market``).
+the market's own commands (``embedded.deviation_market``).
 """

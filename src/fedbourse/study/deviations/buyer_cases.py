@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.study.deviations.cases import Case, cost_of
 from fedbourse.study.deviations.owner_cases import HONEST, equal_owners
-from fedbourse.study.deviations.play import Scenario, Setting
+from fedbourse.study.deviations.play import Scenario, TradeSetting
 from fedbourse.study.deviations.search import Axis
 from fedbourse.study.deviations.strategies import Actor, Honest, Latecomer
 
@@ -94,7 +94,7 @@ def _among_eight(
         deviation=deviation,
         where="8 owners of value 1",
         reference=HONEST,
-        intended=Scenario(Setting(), owners),
+        intended=Scenario(TradeSetting(), owners),
         axes=axes,
         scenario=scenario,
         score=cost_of(HONEST_TOTAL, REWARD / HONEST_TOTAL, owners),
@@ -106,7 +106,9 @@ def _among_eight(
 
 def _puppet(point: Point, ending: Ending, *, rule: str = "fund") -> Scenario:
     puppet = Actor(1.0, point[1], ending=ending)
-    return Scenario(Setting(reward=point[0], unearned=rule), {**equal_owners(8), "puppet": puppet})
+    return Scenario(
+        TradeSetting(reward=point[0], unearned=rule), {**equal_owners(8), "puppet": puppet}
+    )
 
 
 def _staying_away(rule: str) -> Callable[[Point], Scenario]:
@@ -116,7 +118,7 @@ def _staying_away(rule: str) -> Callable[[Point], Scenario]:
 def _latecomer(point: Point) -> Scenario:
     budget, tick = point
     puppet = Latecomer(1.0, ending="declines", budget=budget, tick=int(tick))
-    return Scenario(Setting(settle_at=int(tick)), {**equal_owners(8), "puppet": puppet})
+    return Scenario(TradeSetting(settle_at=int(tick)), {**equal_owners(8), "puppet": puppet})
 
 
 def _early(point: Point) -> Scenario:
@@ -125,10 +127,10 @@ def _early(point: Point) -> Scenario:
     A name of the buyer's that replies at the end of each tick, with next to nothing, keeps it open.
     """
     high, tick = point
-    setting = Setting(assumed_high=high, settle_at=int(tick), ticks=int(tick) + 1)
+    setting = TradeSetting(assumed_high=high, settle_at=int(tick), ticks=int(tick) + 1)
     return Scenario(setting, {**equal_owners(8), "slow": Latecomer(1.0, budget=1e-9)})
 
 
 def _with_minimum(point: Point) -> Scenario:
     names = {name: Honest(1.0, min_budget=point[0]) for name in equal_owners(8)}
-    return Scenario(Setting(min_budget=point[0]), names)
+    return Scenario(TradeSetting(min_budget=point[0]), names)

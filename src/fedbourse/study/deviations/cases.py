@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from fedbourse.study.deviations.play import Outcome, Scenario
+    from fedbourse.study.deviations.play import Scenario, TradeOutcome
     from fedbourse.study.deviations.search import Axis, Point
 
 Party = Literal["owner", "owners", "buyer"]
-Score = Callable[["Scenario", "Outcome"], float]
+Score = Callable[["Scenario", "TradeOutcome"], float]
 """What the deviator has from an outcome: the more the better."""
 
 
@@ -44,7 +44,7 @@ class Case:
 def utility_of(value: float, owners: Collection[str]) -> Score:
     """Score the utility of one owner who acts under all names but those of the others."""
 
-    def score(scenario: Scenario, outcome: Outcome) -> float:
+    def score(scenario: Scenario, outcome: TradeOutcome) -> float:
         own = [name for name in scenario.names if name not in owners]
         return outcome.utility(*own, value=value)
 
@@ -58,7 +58,7 @@ def cost_of(budget: float, price: float, owners: Collection[str]) -> Score:
     names of its own earn stays in its pocket, and what they deliver is worth nothing to it.
     """
 
-    def score(scenario: Scenario, outcome: Outcome) -> float:
+    def score(scenario: Scenario, outcome: TradeOutcome) -> float:
         bought = outcome.sold(*owners)
         puppets = [name for name in scenario.names if name not in owners]
         spent = scenario.setting.reward - outcome.refunded - outcome.earned(*puppets)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fedbourse.study.deviations.findings import Finding
+    from fedbourse.study.deviations.findings import DeviationFinding
 
 _BEFORE, _AFTER = "#999999", "#D55E00"
 
 
-def draw_deviations(findings: Sequence[Finding], folder: Path) -> list[Path]:
+def draw_deviations(findings: Sequence[DeviationFinding], folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the files."""
     plt = need_matplotlib()
     panels = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedbourse.study.deviations.cases import Case
-    from fedbourse.study.deviations.play import Outcome, Play, Scenario
+    from fedbourse.study.deviations.play import Play, Scenario, TradeOutcome
     from fedbourse.study.deviations.search import Point
 
 OLD_EFFORT = 10
@@ -28,7 +28,7 @@ NOTHING = 1e-4
 
 
 @dataclass(frozen=True)
-class Result:
+class DeviationResult:
     """The best that a deviator got under one protocol."""
 
     score: float
@@ -46,14 +46,14 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Finding:
+class DeviationFinding:
     """One case, under both protocols."""
 
     case: Case
-    intended: Result
+    intended: DeviationResult
     """What comes about without the deviation, under the rules."""
-    before: Result | None
-    after: Result
+    before: DeviationResult | None
+    after: DeviationResult
 
 
 def all_cases() -> dict[str, Case]:
@@ -61,13 +61,15 @@ def all_cases() -> dict[str, Case]:
     return {case.key: case for case in (*owner_cases(), *buyer_cases())}
 
 
-def best_of(case: Case, play: Play, *, plays: int, seed: int) -> tuple[Result, Result]:
+def best_of(
+    case: Case, play: Play, *, plays: int, seed: int
+) -> tuple[DeviationResult, DeviationResult]:
     """Return what a case is compared with, and the best that search finds, under one protocol.
 
     Not to deviate is always possible: where nothing is better, that is the best.
     """
     intended = _result(case, case.intended, play(case.intended))
-    results: dict[Point, Result] = {}
+    results: dict[Point, DeviationResult] = {}
 
     def score(point: Point) -> float:
         scenario = case.scenario(point)
@@ -82,8 +84,10 @@ def best_of(case: Case, play: Play, *, plays: int, seed: int) -> tuple[Result, R
     return intended, replace(intended, refusals=best.refusals, plays=len(results))
 
 
-def _result(case: Case, scenario: Scenario, outcome: Outcome, *, point: Point = ()) -> Result:
-    return Result(
+def _result(
+    case: Case, scenario: Scenario, outcome: TradeOutcome, *, point: Point = ()
+) -> DeviationResult:
+    return DeviationResult(
         score=case.score(scenario, outcome),
         point=point,
         sold=outcome.sold(*outcome.allocations),
@@ -99,7 +103,7 @@ def run_deviation_study(
     seed: int = 0,
     cases: Sequence[Case],
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Finding]:
+) -> list[DeviationFinding]:
     """Search each case under the old protocol, and under the one that ``play`` carries out."""
     findings = []
     for done, case in enumerate(cases):
@@ -109,6 +113,6 @@ def run_deviation_study(
             _, before = best_of(case, play_old_protocol, plays=OLD_EFFORT * plays, seed=seed)
         count = max(1, math.ceil(case.effort * plays))
         intended, after = best_of(case, play, plays=count, seed=seed)
-        findings.append(Finding(case, intended, before, after))
+        findings.append(DeviationFinding(case, intended, before, after))
     progress(len(cases), len(cases))
     return findings

@@ -18,13 +18,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedbourse.game.discovery import Discovery, TickSum
+from fedbourse.game.mechanisms import pay_proportionally
+from fedbourse.game.price_discovery import PriceDiscovery, TickSum
 from fedbourse.market.offers import first_total
-from fedbourse.market.settlement import settle
 from fedbourse.market.unearned import shared_pay
-from fedbourse.study.deviations.play import Allocation, Offer, Outcome, Scenario, Terms
+from fedbourse.protocol.messages import earned
+from fedbourse.study.deviations.play import PlayedOffer, PlayedTerms, Scenario, Stake, TradeOutcome
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
-from fedbourse.wire.messages import earned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 TICKS_MAX = 200
 """However fast devices replied, there were no more announcements."""
 _FITS = 1e-5
-"""How far from 1 shares may sum, for each owner, where P stands still."""
+"""How far from 1 shares may sum, for each owner, where P has converged."""
 
 
-def play_old_protocol(scenario: Scenario) -> Outcome:
+def play_old_protocol(scenario: Scenario) -> TradeOutcome:
     """Play a task as it would have gone before the rules."""
     ticks = _Ticks(scenario)
     ticks.run()
@@ -55,10 +55,10 @@ class _Ticks:
     """Ticks that lasted as long as they may: what brings the deadline nearer."""
 
     def run(self) -> None:
-        """Announce totals until P stands still, time is up, or the buyer settles."""
+        """Announce totals until P has converged, time is up, or the buyer settles."""
         setting, names = self.scenario.setting, dict(self.scenario.names)
         first = first_total(setting.card, reward=setting.reward, interested=len(names))
-        discovery = Discovery.start(total_budget=first)
+        discovery = PriceDiscovery.start(total_budget=first)
         while True:
             self.totals.append(discovery.total_budget)
             tick = len(self.totals) - 1
@@ -72,12 +72,12 @@ class _Ticks:
                 if abs(sums.share_sum - 1.0) <= _FITS * max(sums.positive, 1):
                     return
                 # Replies contradicted each other: the bracket says nothing about P any more.
-                discovery = Discovery.start(total_budget=sums.total_budget).after(sums)
+                discovery = PriceDiscovery.start(total_budget=sums.total_budget).after(sums)
 
     def _reply(self, names: dict[str, Strategy]) -> None:
         setting = self.scenario.setting
         last = self.full_length + 1 >= setting.ticks or len(self.totals) >= TICKS_MAX
-        offer = Offer(setting.reward, tuple(self.totals), last=last)
+        offer = PlayedOffer(setting.reward, tuple(self.totals), last=last)
         waits = False
         for name, strategy in names.items():
             replies = strategy.replies(offer)
@@ -101,26 +101,26 @@ class _Ticks:
         return TickSum(total, len(positive), math.fsum(plan / total for plan in positive))
 
 
-def _trained(scenario: Scenario, ticks: _Ticks) -> Outcome:
+def _trained(scenario: Scenario, ticks: _Ticks) -> TradeOutcome:
     """Settle with the plans at hand, let names sign, and train with those who did."""
     setting = scenario.setting
     reward = MicroCredits(round(setting.reward * MICRO_CREDITS_PER_CREDIT))
     plans = {name: plan for name, plan in ticks.plans.items() if plan}
-    payments = settle(list(plans.values()), reward=reward).tolist() if plans else []
+    payments = pay_proportionally(list(plans.values()), reward=reward).tolist() if plans else []
     signed = {
         name: payment
         for name, payment in zip(plans, payments, strict=True)
-        if payment and scenario.names[name].signs(Terms(plans[name], _credits(payment), 0.0))
+        if payment and scenario.names[name].signs(PlayedTerms(plans[name], _credits(payment), 0.0))
     }
     if len(signed) < setting.card.min_participants:
-        return Outcome(False, setting.rounds, {}, setting.reward, 0.0, len(ticks.totals))
+        return TradeOutcome(False, setting.rounds, {}, setting.reward, 0.0, len(ticks.totals))
     rounds = [
         [name for name in signed if scenario.names[name].delivers(number)]
         for number in range(setting.rounds)
     ]
     delivered = {name: sum(name in names for names in rounds) for name in signed}
     pay = {
-        name: earned(payment, answered=delivered[name], rounds=setting.rounds)
+        name: earned(payment, delivered=delivered[name], rounds=setting.rounds)
         for name, payment in signed.items()
     }
     if setting.vesting == "upfront":
@@ -128,11 +128,11 @@ def _trained(scenario: Scenario, ticks: _Ticks) -> Outcome:
     elif setting.unearned == "share":
         shared = shared_pay(signed, rounds, rounds=setting.rounds)
         pay = {name: MicroCredits(amount) for name, amount in shared.items()}
-    return Outcome(
+    return TradeOutcome(
         completed=True,
         rounds=setting.rounds,
         allocations={
-            name: Allocation(plans[name], _credits(signed[name]), _credits(pay[name]), count)
+            name: Stake(plans[name], _credits(signed[name]), _credits(pay[name]), count)
             for name, count in delivered.items()
         },
         refunded=_credits(reward - sum(pay.values())),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbourse.study.deviations.cases import Case, utility_of
-from fedbourse.study.deviations.play import Scenario, Setting
+from fedbourse.study.deviations.play import Scenario, TradeSetting
 from fedbourse.study.deviations.search import Axis
 from fedbourse.study.deviations.strategies import (
     Actor,
@@ -20,7 +20,7 @@ from fedbourse.study.deviations.strategies import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fedbourse.study.deviations.play import Outcome, Strategy
+    from fedbourse.study.deviations.play import Strategy, TradeOutcome
     from fedbourse.study.deviations.search import Point
     from fedbourse.study.deviations.strategies import Ending
 
@@ -32,7 +32,7 @@ ENDINGS: tuple[Ending, ...] = ("stays away", "declines", "does not sign")
 HONEST, CHEAPER = "honest", "acting cheaper"
 _PAPER = "inherent in the paper's rule"
 _ACTS_AS = Axis("acts as", 0.01, 5.0, log=True)
-_PLAIN = Setting()
+_PLAIN = TradeSetting()
 
 
 def owner_cases() -> list[Case]:
@@ -110,16 +110,16 @@ def owner_cases() -> list[Case]:
             "is paid upfront and delivers nothing",
             _ending("stays away"),
             (_ACTS_AS,),
-            setting=Setting(vesting="upfront"),
+            setting=TradeSetting(vesting="upfront"),
             reference=HONEST,
             remains="invited by `vesting: upfront`, which both sides must accept",
         ),
         _late_on_a_short_card(),
-        _ring("ring", "all act as if they valued privacy more", Setting()),
+        _ring("ring", "all act as if they valued privacy more", TradeSetting()),
         _ring(
             "ring-with-minimum",
             "the same, with `min_total_budget` at half of what honest owners sell",
-            Setting(min_total_budget=HONEST_TOTAL / 2),
+            TradeSetting(min_total_budget=HONEST_TOTAL / 2),
         ),
     ]
 
@@ -157,7 +157,7 @@ def _among_three(
     names: Callable[[Point], Mapping[str, Strategy]],
     axes: tuple[Axis, ...],
     *,
-    setting: Setting = _PLAIN,
+    setting: TradeSetting = _PLAIN,
     reference: str = CHEAPER,
     remains: str = "",
     effort: float = 1.0,
@@ -202,10 +202,10 @@ def _several_names() -> Case:
         deviation="takes part under several names",
         where="10 owners of value 1",
         reference=HONEST,
-        intended=Scenario(Setting(), {**rivals, "deviator": Honest(1.0)}),
+        intended=Scenario(TradeSetting(), {**rivals, "deviator": Honest(1.0)}),
         axes=(Axis("names", 1, 14, whole=True),),
         scenario=lambda point: Scenario(
-            Setting(),
+            TradeSetting(),
             {**rivals, **{f"name-{number}": Honest(1.0) for number in range(int(point[0]))}},
         ),
         score=utility_of(1.0, rivals),
@@ -215,7 +215,7 @@ def _several_names() -> Case:
 
 
 def _puppet(rule: str) -> Case:
-    rivals, setting = equal_owners(7), Setting(unearned=rule)
+    rivals, setting = equal_owners(7), TradeSetting(unearned=rule)
 
     def scenario(point: Point) -> Scenario:
         own, puppet, ending = point
@@ -262,19 +262,19 @@ def _late_on_a_short_card() -> Case:
             Axis("power", 1.5, 30.0, log=True),
             Axis("second acts as", 0.01, 5.0, log=True),
         ),
-        setting=Setting(ticks=8),
+        setting=TradeSetting(ticks=8),
         remains="invited by a card with time for fewer than 60 ticks",
     )
 
 
-def _ring(key: str, deviation: str, setting: Setting) -> Case:
+def _ring(key: str, deviation: str, setting: TradeSetting) -> Case:
     values = {"owner-1": 1.0, "owner-1.2": VALUE, "owner-1.4": 1.4}
 
     def scenario(point: Point) -> Scenario:
         names = {name: Actor(value, value * point[0]) for name, value in values.items()}
         return Scenario(setting, names)
 
-    def score(scenario: Scenario, outcome: Outcome) -> float:
+    def score(scenario: Scenario, outcome: TradeOutcome) -> float:
         return sum(outcome.utility(name, value=value) for name, value in values.items())
 
     return Case(
@@ -284,7 +284,7 @@ def _ring(key: str, deviation: str, setting: Setting) -> Case:
         where="values 1, 1.2, 1.4",
         reference=HONEST,
         intended=scenario((1.0,)),
-        axes=(Axis("dearer by", 1.0, 1e4, log=True),),
+        axes=(Axis("values raised by", 1.0, 1e4, log=True),),
         scenario=scenario,
         score=score,
         owners={},

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedbourse.wire.card import Assumptions, Deadlines, TaskCard
+from fedbourse.tasks.builder import task_card
+from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
 
 TICK_S = 60.0
 
 
 @dataclass(frozen=True)
-class Setting:
+class TradeSetting:
     """A task as its buyer publishes it, reduced to what matters here."""
 
     reward: float = 10.0
@@ -36,35 +37,28 @@ class Setting:
     @property
     def card(self) -> TaskCard:
         """Return the card of the task."""
-        return TaskCard(
+        return task_card(
             goal="to see who gains",
             data="none: updates are pure noise",
-            loss="logistic",
-            query="gradient",
-            compensation="proportional",
             reward=self.reward,
-            scaling="none",
-            model="logistic",
             features=3,
-            classes=2,
-            dimension=3,
             step_size=1e-9,
             rounds=self.rounds,
             samples=20,
-            clip=1.0,
-            weights="precision",
             vesting=self.vesting,
             unearned=self.unearned,
             max_rho=1e9,
             min_budget=self.min_budget,
             min_total_budget=self.min_total_budget,
-            assumptions=Assumptions(weight=1.0, values_low=1.0, values_high=self.assumed_high),
+            assumptions=Assumptions(
+                accuracy_value=1.0, values_low=1.0, values_high=self.assumed_high
+            ),
             deadlines=Deadlines(tick_s=TICK_S, plans_s=self.ticks * TICK_S, review_s=0),
         )
 
 
 @dataclass(frozen=True)
-class Offer:
+class PlayedOffer:
     """What a name sees at a tick."""
 
     reward: float
@@ -87,32 +81,32 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PlayedTerms:
     """What a name is asked to sign."""
 
     budget: float
     payment: float
     """Credits."""
-    least_payment: float
+    min_payment: float
     """The least that an honest device signs for under the protocol at hand, whatever its value."""
 
 
 class Strategy(Protocol):
     """How one name plays."""
 
-    def replies(self, offer: Offer) -> Sequence[float]:
+    def replies(self, offer: PlayedOffer) -> Sequence[float]:
         """Return the budgets to reply with at once: the first that is accepted counts.
 
         None of them: the name keeps the tick open.
         """
 
-    def late_replies(self, offer: Offer) -> Sequence[float]:
+    def late_replies(self, offer: PlayedOffer) -> Sequence[float]:
         """Return the same for the last moment of a tick that is still open."""
 
-    def leaves(self, offer: Offer) -> bool:
+    def leaves(self, offer: PlayedOffer) -> bool:
         """Say whether the name leaves the task at the last moment of a tick that is still open."""
 
-    def signs(self, terms: Terms) -> bool | None:
+    def signs(self, terms: PlayedTerms) -> bool | None:
         """Say whether the name signs its terms or declines them; None: it does neither."""
 
     def delivers(self, round: int) -> bool:
@@ -123,12 +117,12 @@ class Strategy(Protocol):
 class Scenario:
     """A task, and who takes part in it."""
 
-    setting: Setting
+    setting: TradeSetting
     names: Mapping[str, Strategy]
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Stake:
     """What one name sold and was paid, in rho and credits."""
 
     budget: float
@@ -139,13 +133,13 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TradeOutcome:
     """How a task ended."""
 
     completed: bool
     rounds: int
     """T, of the card."""
-    allocations: Mapping[str, Allocation]
+    allocations: Mapping[str, Stake]
     """Of those who signed; empty where the task was cancelled before training."""
     refunded: float
     """What went back to the buyer, in credits."""
@@ -168,4 +162,4 @@ class Outcome:
         return self.earned(*names) - value * self.sold(*names)
 
 
-Play = Callable[[Scenario], Outcome]
+Play = Callable[[Scenario], TradeOutcome]

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fedbourse.study.deviations.cases import Party
-    from fedbourse.study.deviations.findings import Finding, Result
+    from fedbourse.study.deviations.findings import DeviationFinding, DeviationResult
 
 _OWNERS: tuple[tuple[Party, str], ...] = (
     ("owner", "an owner"),
@@ -24,7 +24,7 @@ _BUYER_HEAD = (
 )
 
 
-def finding_row(finding: Finding) -> dict[str, object]:
+def finding_row(finding: DeviationFinding) -> dict[str, object]:
     """Return a finding as one flat record; amounts are in credits, budgets in rho."""
     case, before, after = finding.case, finding.before, finding.after
     return {
@@ -51,20 +51,20 @@ def finding_row(finding: Finding) -> dict[str, object]:
     }
 
 
-def amount(finding: Finding, result: Result) -> float:
+def amount(finding: DeviationFinding, result: DeviationResult) -> float:
     """Return a score as people read it: a utility, or what the buyer pays."""
     return -result.score if finding.case.party == "buyer" else result.score
 
 
-def choices(finding: Finding, result: Result) -> str:
+def choices(finding: DeviationFinding, result: DeviationResult) -> str:
     """Return what the deviator chose: each number by its name."""
     pairs = zip(finding.case.axes, result.point, strict=False)
     return ", ".join(f"{axis.name} {number:.4g}" for axis, number in pairs)
 
 
-def markdown(findings: Sequence[Finding]) -> str:
+def markdown(findings: Sequence[DeviationFinding]) -> str:
     """Return the tables of the theory page."""
-    parties: dict[Party, list[Finding]] = {}
+    parties: dict[Party, list[DeviationFinding]] = {}
     for finding in findings:
         parties.setdefault(finding.case.party, []).append(finding)
     lines: list[str] = []
@@ -75,7 +75,7 @@ def markdown(findings: Sequence[Finding]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _owner_line(finding: Finding) -> str:
+def _owner_line(finding: DeviationFinding) -> str:
     case, reference = finding.case, ""
     if case.reference != "honest":
         reference = f" ({case.reference})"
@@ -83,25 +83,25 @@ def _owner_line(finding: Finding) -> str:
         case.deviation,
         case.where,
         f"{amount(finding, finding.intended):.3f}{reference}",
-        _shown(finding, finding.before),
-        f"**{_shown(finding, finding.after)}**",
+        _best_amount(finding, finding.before),
+        f"**{_best_amount(finding, finding.after)}**",
         case.remains,
     )
 
 
-def _buyer_line(finding: Finding) -> str:
+def _buyer_line(finding: DeviationFinding) -> str:
     before = finding.before
     return _cells(
         finding.case.deviation,
-        _shown(finding, before),
-        f"**{_shown(finding, finding.after)}**",
+        _best_amount(finding, before),
+        f"**{_best_amount(finding, finding.after)}**",
         "-" if before is None else f"{before.owners_utility:.2f}",
         f"{finding.after.owners_utility:.2f}",
         finding.case.remains,
     )
 
 
-def _shown(finding: Finding, result: Result | None) -> str:
+def _best_amount(finding: DeviationFinding, result: DeviationResult | None) -> str:
     """Return the best amount, or that nothing was better."""
     if result is None:
         return "-"
@@ -112,7 +112,7 @@ def _cells(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def gains(findings: Iterable[Finding]) -> list[tuple[str, float, float]]:
+def gains(findings: Iterable[DeviationFinding]) -> list[tuple[str, float, float]]:
     """Return each case with its gain before and after, in credits."""
     return [
         (each.case.key, each.before.gain if each.before else 0.0, each.after.gain)

@@ -1,0 +1,1 @@
+"""The served market: configuration, HTTP server, scheduler."""

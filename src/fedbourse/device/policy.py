@@ -1,0 +1,91 @@
+"""An owner's rules: what it sells, to whom, and for how much at least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fedbourse.errors import InvalidInput, Refused
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.tasks.card import TaskCard
+
+
+class Policy(Protocol):
+    """An owner's own rules. Each raises ``Refused`` with a reason, or returns."""
+
+    def check_card(self, card: TaskCard, *, buyer: str) -> None:
+        """Refuse a task that the owner wants no part in."""
+
+    def check_terms(
+        self, card: TaskCard, *, buyer: str, value: float, budget: float, payment: int
+    ) -> None:
+        """Refuse terms: a budget in rho for a payment in micro-credits."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The default policy: nothing is sold below its value."""
+
+    min_price: float = 0.0
+    """The lowest pay for a unit of rho, in credits; at least the owner's value in any case."""
+    min_rounds: int = 1
+    """Tasks with fewer rounds are refused: one update costs budget / rounds."""
+    refused_data: tuple[str, ...] = ()
+    """Words: a card with one of them in its category of data or its goal is refused."""
+    only_buyers: tuple[str, ...] = ()
+    """Buyers to sell to; everybody where there are none."""
+    accept_upfront: bool = False
+    """Whether tasks are joined that pay everything before round 0."""
+
+    def __post_init__(self) -> None:
+        number("min_price", self.min_price, at_least=0)
+        if not isinstance(self.accept_upfront, bool):
+            raise InvalidInput(
+                f"accept_upfront must be true or false; found {self.accept_upfront!r:.60}"
+            )
+        whole_number("min_rounds", self.min_rounds, at_least=1)
+        for name in ("refused_data", "only_buyers"):
+            words = getattr(self, name)
+            is_list = isinstance(words, list | tuple)  # a string would be read as its letters
+            if not is_list or not all(isinstance(word, str) and word.strip() for word in words):
+                raise InvalidInput(f"{name} must be words; found {words!r:.60}")
+            object.__setattr__(self, name, tuple(words))
+
+    def check_card(self, card: TaskCard, *, buyer: str) -> None:
+        """Refuse by buyer, and by words of the card."""
+        if self.only_buyers and buyer not in self.only_buyers:
+            raise Refused(
+                "buyer", f"the owner sells to {', '.join(self.only_buyers)}; the buyer is {buyer}"
+            )
+        if card.rounds < self.min_rounds:
+            raise Refused(
+                "rounds",
+                f"the owner sells over at least {self.min_rounds} rounds; the card has "
+                f"{card.rounds}, so that one update without pay costs too much",
+            )
+        if card.vesting == "upfront" and not self.accept_upfront:
+            raise Refused(
+                "upfront",
+                "the card pays everything before round 0, which rewards owners who then deliver "
+                "nothing; the owner's settings do not accept that (accept_upfront)",
+            )
+        text = f"{card.data} {card.goal}".casefold()
+        for word in self.refused_data:
+            if word.casefold() in text:
+                raise Refused(
+                    "data", f"the owner sells nothing about {word!r}; the card asks for it"
+                )
+
+    def check_terms(
+        self, card: TaskCard, *, buyer: str, value: float, budget: float, payment: int
+    ) -> None:
+        """Refuse pay below the owner's value, or below its minimum price."""
+        least = max(value, self.min_price)
+        price = payment / MICRO_CREDITS_PER_CREDIT / budget
+        # A micro-credit is the smallest coin: what rounding took is no reason.
+        if (payment + 1) / MICRO_CREDITS_PER_CREDIT < least * budget:
+            raise Refused(
+                "price", f"the pay is {price:.6g} credits for a unit of rho; at least {least:.6g}"
+            )

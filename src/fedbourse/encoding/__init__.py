@@ -1,0 +1,1 @@
+"""How documents are written and read: canonical and strict JSON, plain text."""

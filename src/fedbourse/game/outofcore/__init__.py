@@ -1,0 +1,1 @@
+"""The game of owners who do not fit into memory."""

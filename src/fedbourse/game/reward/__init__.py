@@ -1,0 +1,1 @@
+"""The buyer's best reward."""

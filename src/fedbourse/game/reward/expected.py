@@ -1,0 +1,151 @@
+"""The best reward for a buyer who knows only how values are distributed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.errors import InvalidGame
+from fedbourse.game.columns import FloatArray, IntArray, positive
+from fedbourse.game.costs import Linear
+from fedbourse.game.draws import linear_draws
+from fedbourse.game.reward.concave import best_rewards
+from fedbourse.game.reward.search import Probe, best_by_zoom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedbourse.game.buyer import Buyer
+    from fedbourse.game.distribution import Distribution
+
+_AT_ONCE = 4_000_000  # values that are drawn and solved at once
+
+
+@dataclass(frozen=True)
+class ExpectedOffer:
+    """The reward that is best on average over draws of the owners' values.
+
+    Each ``..._spread`` is the standard deviation over the draws, at that reward.
+    """
+
+    reward: float
+    utility: float
+    utility_spread: float
+    accuracy: float
+    accuracy_spread: float
+    participants: float
+    participants_spread: float
+    owners: int
+    draws: int
+    seed: int
+    method: str
+    reason: str
+    """Why no reward pays, where the best reward is 0; otherwise empty."""
+
+
+def expected_offer(
+    buyer: Buyer, values: Distribution, *, owners: int, draws: int, seed: int
+) -> ExpectedOffer:
+    """Return the best reward over ``draws`` draws of ``owners`` values each."""
+    buyer.training.check_owners(owners)
+    games = _draw(values, owners, draws, seed)
+    if buyer.scaling is not None:
+        reward, accuracies, counts = _scaled(buyer, games, owners)
+        method = "Newton's method on the mean over draws"
+    else:
+        reward, accuracies, counts = _searched(buyer, games)
+        method = "global search on the mean over draws"
+    utilities = buyer.accuracy_value * accuracies - reward
+    return ExpectedOffer(
+        reward=reward,
+        utility=float(utilities.mean()),
+        utility_spread=float(utilities.std()),
+        accuracy=float(accuracies.mean()),
+        accuracy_spread=float(accuracies.std()),
+        participants=float(counts.mean()),
+        participants_spread=float(counts.std()),
+        owners=owners,
+        draws=draws,
+        seed=seed,
+        method=method,
+        reason="" if reward else "no reward pays: on average, each is worse than no reward at all",
+    )
+
+
+def _draw(values: Distribution, owners: int, draws: int, seed: int) -> Iterator[FloatArray]:
+    """Yield the draws as tables of a few rows each."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, _AT_ONCE // owners)
+    for start in range(0, draws, rows):
+        shape = (min(rows, draws - start), owners)
+        try:
+            table = np.asarray(values.rvs(size=shape, random_state=rng))
+        except TypeError as error:
+            raise InvalidGame(
+                f"the distribution's rvs(size=, random_state=) fails: {error}"
+            ) from None
+        if table.shape != shape:
+            raise InvalidGame(f"rvs(size={shape}) must return that shape; found {table.shape}")
+        yield positive("draws", table.ravel()).reshape(shape)
+
+
+def _scaled(
+    buyer: Buyer, games: Iterator[FloatArray], owners: int
+) -> tuple[float, FloatArray, IntArray]:
+    parts = [part for table in games for part in _unit_precisions(buyer, table)]
+    counts = np.concatenate([count for _, count in parts])
+    width = max(part.shape[1] for part, _ in parts)
+    precisions = np.concatenate(
+        [
+            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=np.inf)
+            for part, _ in parts
+        ]
+    )
+    degree = buyer.scaling or 1.0
+    rewards, _ = best_rewards(
+        precisions,
+        counts,
+        owners=owners,
+        accuracy=buyer.accuracy,
+        accuracy_value=buyer.accuracy_value,
+        degree=degree,
+        together=True,
+    )
+    reward = float(rewards[0])
+    if reward == 0:
+        return 0.0, np.full(len(counts), buyer.accuracy.chance), np.zeros_like(counts)
+    quality = buyer.accuracy.quality(precisions * reward ** (1 / degree), counts, owners)
+    return reward, buyer.accuracy.chance + buyer.accuracy.range * np.exp(quality.log), counts
+
+
+def _unit_precisions(buyer: Buyer, table: FloatArray) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Yield the precisions at a reward of 1, and the number of participants, of every row."""
+    factor = buyer.training.noise_factor
+    if isinstance(buyer.cost, Linear) and isinstance(factor, float):
+        # With equal records pay for information is pay for budget.
+        solved = linear_draws(table)
+        yield solved.unit_precisions(factor), solved.counts
+        return
+    for row in table:
+        one = buyer.equilibrium(row, 1.0)
+        precisions = buyer.training.precisions(one.budgets, one.participants)
+        yield precisions[None, :], np.array([one.count])
+
+
+def _searched(buyer: Buyer, games: Iterator[FloatArray]) -> tuple[float, FloatArray, IntArray]:
+    """Search on the mean over draws: each draw's jumps are a small part of it."""
+    rows = [row for table in games for row in table]
+    probers = [buyer.prober(row) for row in rows]
+
+    def at(reward: float) -> list[Probe]:
+        return [probe(reward) for probe in probers]
+
+    best = best_by_zoom(lambda reward: float(np.mean([p.utility for p in at(reward)])), buyer.gain)
+    utilities = np.array([probe.utility for probe in at(best)])
+    if not utilities.mean() > buyer.accuracy_value * buyer.accuracy.chance:
+        return 0.0, np.full(len(rows), buyer.accuracy.chance), np.zeros(len(rows), np.int64)
+    counts = np.array([len(probe.who) // np.int64().itemsize for probe in at(best)])
+    paid = np.where(counts > 0, best, 0.0)
+    return best, (utilities + paid) / buyer.accuracy_value, counts

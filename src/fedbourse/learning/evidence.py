@@ -1,0 +1,216 @@
+"""Do a device's updates come from data like the buyer's? Statistics that cost no privacy.
+
+An update is y = g + noise of scale sigma; h is the clipped mean gradient of the buyer's reference
+records at the same model, fixed before y is read. Over rounds
+
+    X = sum <y, h> / sigma^2,
+    W = sum |h|^2 / sigma^2,
+    l = sum (k <y, h> - k^2 |h|^2 / 2) / sigma^2,
+
+where k is k0, a parameter, times the part of |h|^2 that two halves of the reference agree on.
+
+Where there is no data, e^l is a supermartingale whatever the noise, discrete or continuous: l ever
+reaches ln(1/alpha) with probability alpha at most. Where data agree with the reference, l ever
+falls to the bound of dismissal with probability beta at most. docs/theory/evidence.md proves both,
+at any stopping time, and says what neither shows: whoever knows the direction of the gradient
+passes, with ten records or with m.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedbourse.units import number, whole_number
+
+if TYPE_CHECKING:
+    from fedbourse.game.columns import FloatArray
+
+Verdict = Literal["shown", "dismissed", "undecided"]
+
+_WINSOR = 3.0
+"""A round counts for at most its expectation and so many standard deviations."""
+_NORMAL_95 = 1.6448536269514722
+"""What a standard normal number is below with a chance of 95 %."""
+_CUT = math.exp(-(_WINSOR**2) / 2)
+"""How likely, at most, the noise of an honest update is cut by that: a sub-Gaussian tail."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """X, W and l of one test over the rounds so far."""
+
+    x: float = 0.0
+    w: float = 0.0
+    likelihood: float = 0.0
+    """l, the logarithm of the likelihood ratio of k h against nothing."""
+
+    def added(self, product: float, square: float, *, scale: float, k: float) -> Sums:
+        """Add a round: <y, h>, |h|^2, sigma and k; a term far above its mean is winsorised."""
+        variance = square / scale**2
+        term = min(product / scale**2, variance + _WINSOR * math.sqrt(variance))
+        step = k * term - k**2 * variance / 2
+        return Sums(self.x + term, self.w + variance, self.likelihood + step)
+
+    @property
+    def score(self) -> float:
+        """z = X / sqrt(W), for reading: about standard normal without data; never for deciding."""
+        return self.x / math.sqrt(self.w) if self.w > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The clipped mean gradients of the two halves of the reference records, at one model."""
+
+    first: FloatArray
+    second: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """h."""
+        return (self.first + self.second) / 2
+
+    @property
+    def reliability(self) -> float:
+        """The part of |h|^2 that both halves agree on, 0 to 1; the rest is chance of sampling."""
+        square = float(self.mean @ self.mean)
+        return min(1.0, max(0.0, float(self.first @ self.second) / square)) if square else 0.0
+
+    def without(self, direction: FloatArray) -> Reference:
+        """Return both without their parts along a direction."""
+        return Reference(without(self.first, direction), without(self.second, direction))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one device's updates have shown so far; O(d) work a round, O(1) memory."""
+
+    k0: float
+    """The part of the reference's gradient that an honest device's must reach."""
+    rounds: int = 0
+    plain: Sums = Sums()
+    """The test with h as it is."""
+    rest: Sums = Sums()
+    """The test without the direction of the first h, which base rates make nearly public."""
+    echo: Sums = Sums()
+    """How far updates repeat the others' last aggregate beyond what h explains."""
+
+    def added(
+        self,
+        update: FloatArray,
+        *,
+        scale: float,
+        reference: Reference,
+        first: FloatArray,
+        others: FloatArray | None = None,
+    ) -> Evidence:
+        """Add a round's update.
+
+        ``first`` is the h of round 0, and ``others`` the last round's aggregate with the device's
+        own part taken out, if there was one.
+        """
+        rest = reference.without(first)
+        echo = self.echo
+        if others is not None:
+            residual = without(others, reference.mean)
+            echo = self.echo.added(
+                float(update @ residual), float(residual @ residual), scale=scale, k=self.k0
+            )
+        return replace(
+            self,
+            rounds=self.rounds + 1,
+            plain=self._compared(self.plain, update, reference, scale),
+            rest=self._compared(self.rest, update, rest, scale),
+            echo=echo,
+        )
+
+    def _compared(self, sums: Sums, update: FloatArray, reference: Reference, scale: float) -> Sums:
+        h = reference.mean
+        k = self.k0 * reference.reliability
+        return sums.added(float(update @ h), float(h @ h), scale=scale, k=k)
+
+
+@dataclass(frozen=True)
+class EvidenceRule:
+    """How evidence is decided on: a device is dismissed where either test falls to the bound.
+
+    >>> rule = EvidenceRule(alpha=0.01, beta=0.01, k0=0.5, rounds=50)
+    >>> round(rule.show_bound, 3), round(rule.dismissal_bound, 3)
+    (4.605, -5.851)
+    """
+
+    alpha: float
+    """How likely, at most, a device without data ever shows data."""
+    beta: float
+    """How likely, at most, a device whose data are like the reference's is ever dismissed."""
+    k0: float
+    """The part of the reference's gradient that an honest device's must reach."""
+    rounds: int
+    """T."""
+
+    def __post_init__(self) -> None:
+        number("alpha", self.alpha, above=0, at_most=0.5)
+        number("beta", self.beta, above=0, at_most=0.5)
+        number("k0", self.k0, above=0, at_most=1)
+        whole_number("rounds", self.rounds, at_least=1)
+
+    @property
+    def show_bound(self) -> float:
+        """The likelihood at which data have shown."""
+        return math.log(1 / self.alpha)
+
+    @property
+    def dismissal_bound(self) -> float:
+        """The likelihood at which a device is dismissed.
+
+        Half of beta for each of the two tests, and what winsorising may cost an honest device.
+        """
+        return -math.log(2 / self.beta) - self.rounds * math.log1p(_CUT)
+
+    def begin(self) -> Evidence:
+        """Return the evidence of a device that has sent nothing yet."""
+        return Evidence(self.k0)
+
+    def verdict(self, evidence: Evidence) -> Verdict:
+        """Return what evidence says now; "shown" is never final, "dismissed" is."""
+        plain, rest = evidence.plain.likelihood, evidence.rest.likelihood
+        if min(plain, rest) <= self.dismissal_bound:
+            return "dismissed"
+        return "shown" if plain >= self.show_bound else "undecided"
+
+    def is_echo(self, evidence: Evidence) -> bool:
+        """Return whether updates repeat the model's own steps beyond what the reference explains.
+
+        Under fresh noise alone that is so with probability alpha at most, ever.
+        """
+        return evidence.echo.likelihood >= self.show_bound
+
+    @property
+    def least_variance(self) -> float:
+        """W_T at which 95 % of junk is dismissed and 95 % of honest devices have shown data.
+
+        At the end l is normal: with mean -k0^2 W / 2 without data, c W with data like the
+        reference's, and standard deviation k0 sqrt(W) in both cases.
+        """
+        c, spread = self.k0 - self.k0**2 / 2, _NORMAL_95 * self.k0
+        junk = (_NORMAL_95 + math.sqrt(_NORMAL_95**2 - 2 * self.dismissal_bound)) / self.k0
+        honest = (spread + math.sqrt(spread**2 + 4 * c * self.show_bound)) / (2 * c)
+        return max(junk, honest) ** 2
+
+    def min_budget(self, *, squares: float, samples: int, clip: float) -> float:
+        """Return the least rho that can be judged, where a pilot's sum of |h|^2 is ``squares``.
+
+        W = rho m^2 squares / (2 T L^2), since sigma = (L / m) sqrt(2 T / rho).
+        """
+        number("squares", squares, above=0)
+        return self.least_variance * 2 * self.rounds * clip**2 / (samples**2 * squares)
+
+
+def without(vector: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return a vector without its part along a direction."""
+    length = float(direction @ direction)
+    rest: FloatArray = vector - (vector @ direction / length) * direction if length else vector
+    return rest if np.linalg.norm(rest) > 1e-12 * np.linalg.norm(vector) else np.zeros_like(vector)

@@ -1,0 +1,1 @@
+"""What callers may do: each command in one transaction."""

@@ -1,0 +1,199 @@
+"""Training as the market sees it: rounds that open and close, and the model that they move."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbourse.encoding.canonical import canonical, digest
+from fedbourse.errors import Conflict
+from fedbourse.learning.aggregation import aggregate
+from fedbourse.learning.update_check import update_numbers
+from fedbourse.ledger import Transfer
+from fedbourse.market import merkle
+from fedbourse.market.commands.buyer import cancel
+from fedbourse.market.lifecycle import Command, after
+from fedbourse.market.monitoring import watch
+from fedbourse.market.parties import MARKET
+from fedbourse.market.records import Round
+from fedbourse.market.service import escrow, present, role_of, taken
+from fedbourse.market.unearned import empty_escrow
+from fedbourse.protocol.messages import round_request_message
+from fedbourse.units import MicroCredits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedbourse.game.columns import FloatArray
+    from fedbourse.market.parties import Caller
+    from fedbourse.market.ports import Transaction
+    from fedbourse.market.records import Allocation, State, Task
+    from fedbourse.market.service import Market
+    from fedbourse.tasks.card import TaskCard
+
+_IN_MEMORY_BYTES = 2**23
+
+
+def review(market: Market, tx: Transaction, task_id: str) -> Task:
+    """Everybody has signed: let the buyer look at the settlement for as long as the card says."""
+    task = tx.task(task_id, lock="change")
+    if not task.card.deadlines.review_s:
+        return start(market, tx, MARKET, task_id)
+    ends = market.moment_in(task.card.deadlines.review_s)
+    task = replace(task, review_ends_ms=ends, deadline_ms=ends)
+    return market.record(tx, task, "signed", {"review_ends_ms": ends})
+
+
+def start(market: Market, tx: Transaction, caller: Caller, task_id: str) -> Task:
+    """Open round 0 with those who signed: all who were chosen."""
+    task = taken(tx, caller, task_id, Command.TRAIN)
+    check_signatures(tx, task)
+    allocations = tx.allocations(task.id)
+    if task.card.vesting == "upfront":
+        _pay_upfront(market, tx, task, allocations)
+    task = replace(task, review_ends_ms=None)
+    task = market.record(
+        tx,
+        task,
+        "training",
+        {
+            "by": role_of(caller, task),
+            "signed": len(allocations),
+            "signatures_root": merkle.root(
+                [_hash(str(allocation.signature)) for allocation in allocations]
+            ),
+        },
+    )
+    return _open_round(market, tx, task, 0, start_model(task.card), previous=task.last_hash)
+
+
+def check_signatures(tx: Transaction, task: Task) -> int:
+    """Return how many have signed: everybody who was chosen."""
+    waiting = tx.count_allocations(task.id, state="offered")
+    if waiting:
+        raise Conflict(f"{waiting} owners have neither signed nor declined, and still may")
+    if tx.count_allocations(task.id, state="declined"):
+        raise Conflict("an owner has declined; the price is discovered again without it")
+    return tx.count_allocations(task.id)
+
+
+def start_model(card: TaskCard) -> FloatArray:
+    """Return the parameters of round 0, as the card fixes them."""
+    model = card.build()
+    return model.start(seed=card.start_seed)
+
+
+def close_round(market: Market, tx: Transaction, task_id: str) -> Task:
+    """Take one step along the updates, and open the next round or complete the task."""
+    task = taken(tx, MARKET, task_id, Command.CLOSE_ROUND)
+    closing = tx.round(task.id, task.round)
+    updates = tx.updates(task.id, task.round)
+    model = np.frombuffer(closing.model, dtype="<f8")
+    void = len(updates) < task.card.min_participants
+    if updates:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
+            mean = _aggregate(tx, task, [update.owner for update in updates])
+            model = model if void else model - task.card.step_size * mean
+    if not np.isfinite(model).all():
+        reason = f"training diverged in round {task.round}: the model is no longer finite"
+        return cancel(market, tx, MARKET, task.id, reason=reason)
+    tx.close_round(task.id, task.round, at_ms=market.now_ms(), updates=len(updates))
+    body = {
+        "round": task.round,
+        "updates": len(updates),
+        "void": void,
+        "updates_root": merkle.root([update.hash for update in updates]),
+        "model_hash": _hash(model.tobytes()),
+    }
+    task = market.record(tx, task, "round", body)
+    if task.round + 1 < task.card.rounds:
+        return _open_round(market, tx, task, task.round + 1, model, previous=closing.request_hash)
+    return _complete(market, tx, task, model, previous=closing.request_hash)
+
+
+def _aggregate(tx: Transaction, task: Task, owners: list[str]) -> FloatArray:
+    """Return the mean of the open round's updates, having added them to what is known of devices.
+
+    Vectors are read one after the other, twice, so that memory does not grow with their number.
+    """
+    card = task.card
+    budgets = {allocation.owner: allocation.budget for allocation in tx.allocations(task.id)}
+    terms = (card.privacy_terms(task=task.id, budget=present(budgets[owner])) for owner in owners)
+    scales = np.array([each.scale for each in terms])
+
+    def bodies() -> Iterator[tuple[str, bytes]]:
+        at_once = max(1, _IN_MEMORY_BYTES // (8 * card.dimension))
+        return tx.vectors(task.id, task.round, at_once=at_once)
+
+    blocks = (update_numbers(body, dimension=card.dimension)[None] for _, body in bodies())
+    sums = aggregate(blocks, scales, card.aggregation, dimension=card.dimension)
+    watch(tx, task, bodies(), scales, sums)
+    return sums.mean
+
+
+def _complete(
+    market: Market, tx: Transaction, task: Task, model: FloatArray, *, previous: str
+) -> Task:
+    """Store the last model, and empty the escrow of what nobody earned."""
+    state: State = after(task.state, Command.COMPLETE, by="market")
+    now = market.now_ms()
+    data = model.astype("<f8").tobytes()
+    last = Round(task.id, task.card.rounds, data, _hash(data), previous, previous, now, now)
+    tx.add_round(last)
+    remainder = empty_escrow(market, tx, task, closed_rounds=task.card.rounds)
+    task = replace(task, state=state, round=task.card.rounds, deadline_ms=None)
+    body = {"model_hash": last.model_hash, **remainder.document}
+    return market.record(tx, task, "completed", body)
+
+
+def _open_round(
+    market: Market, tx: Transaction, task: Task, number: int, model: FloatArray, *, previous: str
+) -> Task:
+    data = model.astype("<f8").tobytes()
+    deadline = market.moment_in(task.card.deadlines.round_s)
+    message = round_request_message(
+        task=task.id,
+        card=task.card.digest,
+        round=number,
+        model_hash=_hash(data),
+        deadline_ms=deadline,
+        previous=previous,
+    )
+    opened = Round(
+        task=task.id,
+        number=number,
+        model=data,
+        model_hash=_hash(data),
+        request_hash=digest(message),
+        previous=previous,
+        opened_ms=market.now_ms(),
+        deadline_ms=deadline,
+        signature=market.key.sign(canonical(message)),
+    )
+    tx.add_round(opened)
+    task = replace(task, round=number, deadline_ms=deadline)
+    tx.save_task(task)
+    return task
+
+
+def _pay_upfront(market: Market, tx: Transaction, task: Task, signed: list[Allocation]) -> None:
+    transfers = [
+        Transfer(
+            f"{task.id}/{allocation.owner}/upfront",
+            escrow(task.id),
+            allocation.owner,
+            MicroCredits(allocation.payment),
+            "all of it before round 0",
+        )
+        for allocation in signed
+    ]
+    for allocation in signed:
+        tx.earn(task.id, allocation.owner, allocation.payment)
+    tx.post(transfers, at_ms=market.now_ms())
+
+
+def _hash(content: bytes | str) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -1,0 +1,1 @@
+"""Payment adapters: how money comes into the market and leaves it."""

@@ -1,0 +1,1 @@
+"""What a task is: its card, the layout of its records, what it invites."""

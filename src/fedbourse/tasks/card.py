@@ -1,0 +1,219 @@
+"""The task card: what a buyer publishes, and all that an owner needs to decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from fedbourse.encoding.canonical import digest
+from fedbourse.errors import InvalidInput
+from fedbourse.game import ACCURACY_MODELS
+from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.learning.aggregation import AGGREGATIONS
+from fedbourse.learning.query import query_named
+from fedbourse.registry import Choice, Registry
+from fedbourse.tasks.spec import TrainingSpec, document_items
+from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CARD_VERSION = 2
+VESTINGS: Registry[None] = Registry(
+    "vesting",
+    Choice("by-round", "by round: pay follows delivered rounds", "a part with each round", None),
+    Choice("upfront", "upfront: all of it before round 0", "as in the paper", None),
+)
+UNEARNED: Registry[None] = Registry(
+    "unearned",
+    Choice("fund", "to the market's fund", "which no party of the task controls", None),
+    Choice("refund", "back to the buyer", "as if the round had not been sold", None),
+    Choice("share", "to those who delivered", "in proportion to their pay", None),
+)
+COST_RULES: Registry[None] = Registry(
+    "cost",
+    Choice("convex", "any convex cost", "replies that some convex cost explains", None),
+    Choice(
+        "linear", "a linear cost: one value, and a cap", "replies that one value explains", None
+    ),
+)
+REWARDS = ("best", "best-reported")
+CARD_CHOICES: dict[str, Registry[Any]] = {
+    "compensation": MECHANISMS,
+    "aggregation": AGGREGATIONS,
+    "vesting": VESTINGS,
+    "unearned": UNEARNED,
+    "cost": COST_RULES,
+}
+"""The items of a card that are chosen by name; assumptions, model and query have their own."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long each state of a task lasts at most, in seconds."""
+
+    interest_s: float = 24 * 3600.0
+    """open: owners register their interest."""
+    tick_s: float = 60.0
+    """announced: devices reply to one total; a tick ends early when all have replied."""
+    plans_s: float = 3600.0
+    """announced: all ticks together."""
+    terms_s: float = 3600.0
+    """settled: owners sign or decline."""
+    review_s: float = 600.0
+    """settled: once all have signed, the buyer may review it, and still cancel; 0 for no wait."""
+    round_s: float = 300.0
+    """training: devices send the updates of one round; it ends early when all have."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            seconds, most = getattr(self, field.name), 366 * 24 * 3600.0
+            if field.name == "review_s":
+                number(field.name, seconds, at_least=0, at_most=most)
+            else:
+                number(field.name, seconds, above=0, at_most=most)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the buyer assumes where it asks for the best reward."""
+
+    accuracy_value: float
+    """What an accuracy of 1 is worth to it, in credits."""
+    accuracy: str = "precision"
+    """How budgets buy accuracy."""
+    chance: float = 0.0
+    """The accuracy of guessing."""
+    ceiling: float = 1.0
+    """The accuracy without noise."""
+    noise: float = 1.0
+    """How much one step's noise weighs after the whole training; a pilot measures it."""
+    values_low: float = 1.0
+    values_high: float = 5.0
+    """The ends of the uniform distribution that values are assumed to come from."""
+
+    def __post_init__(self) -> None:
+        number("accuracy_value", self.accuracy_value, above=0, at_most=1e15)
+        ACCURACY_MODELS.choose(self.accuracy)
+        number("chance", self.chance, at_least=0, at_most=1)
+        number("ceiling", self.ceiling, above=self.chance, at_most=1)
+        number("noise", self.noise, above=0)
+        number("values_low", self.values_low, above=0)
+        number("values_high", self.values_high, above=self.values_low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard(TrainingSpec):
+    """The paper's six items, and what training needs."""
+
+    noun = "card"
+
+    goal: str
+    loss: str
+    """The loss function, named by its model."""
+    query: str
+    compensation: str
+    """The mechanism that shares the reward: proportional, the paper's."""
+    reward: float | Literal["best", "best-reported"]
+    """R in credits; or the best for the values that the buyer assumes; or the best for the values
+    that owners report, which they can manipulate."""
+
+    scaling: str
+    """The hash of the public numbers that scale features; never computed from owners' records."""
+    dimension: int
+    """d: the model's parameters."""
+    vesting: str
+    """by-round: pay follows delivered rounds; upfront: all of it before round 0 (the paper)."""
+    unearned: str = "fund"
+    """Where the pay of rounds goes that a device did not deliver: to a fund that no party of the
+    task controls; back to the buyer (refund); or to those who delivered (share)."""
+    cost: str = "convex"
+    """What replies to ticks must be explained by: any convex cost, or a linear one."""
+    max_reward: float | None = None
+    """The most that a best reward may be, in credits."""
+    max_rho: float = 10.0
+    """The largest budget that a plan may offer."""
+    min_budget: float = 0.0
+    """The smallest budget that is bought from an owner, in rho; 0 for any."""
+    min_total_budget: float = 0.0
+    """The task is cancelled if all plans together are below this, in rho."""
+    min_participants: int = 2
+    assumptions: Assumptions | None = None
+    deadlines: Deadlines = Deadlines()
+    validation: str = ""
+    """Which records of its own the buyer will evaluate the model on."""
+    version: int = CARD_VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != CARD_VERSION:
+            raise InvalidInput(f"version must be {CARD_VERSION}; found {self.version!r:.60}")
+        for name in ("goal", "scaling", "loss", "query"):
+            self._check_text(name)
+        self._check_text("validation", at_least=0)
+        for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(
+                    f"a card's {name} must be an object; found {getattr(self, name)!r:.60}"
+                )
+        query_named(self.query)
+        for name, choices in CARD_CHOICES.items():
+            choices.choose(getattr(self, name))
+        self._check_reward()
+        super().__post_init__()
+        whole_number("dimension", self.dimension, at_least=1)
+        if self.build().dimension != self.dimension:
+            raise InvalidInput(
+                f"a {self.model} of {self.features} features and {self.classes} classes has "
+                f"dimension {self.build().dimension}; the card says {self.dimension}"
+            )
+        whole_number("min_participants", self.min_participants, at_least=2)
+        # So that no scale of noise overflows.
+        number("max_rho", self.max_rho, at_least=1e-100, at_most=1e100)
+        number("min_budget", self.min_budget, at_least=0, at_most=self.max_rho)
+        number("min_total_budget", self.min_total_budget, at_least=0, at_most=1e100)
+
+    def _check_reward(self) -> None:
+        if self.max_reward is not None:
+            number("max_reward", self.max_reward, at_least=REWARD_MIN, at_most=REWARD_MAX)
+        if self.reward not in REWARDS:
+            if isinstance(self.reward, str):
+                raise InvalidInput(
+                    f"reward must be a number of credits, {' or '.join(REWARDS)}; "
+                    f"found {self.reward!r:.60}"
+                )
+            most = self.max_reward or REWARD_MAX
+            number("reward", self.reward, at_least=REWARD_MIN, at_most=most)
+        elif self.assumptions is None or self.max_reward is None:
+            raise InvalidInput(
+                f"a reward of {self.reward!r} needs the card's assumptions and a max_reward"
+            )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> TaskCard:
+        """Read a card from its document; unknown and missing items are named."""
+        items = cls._items(document)
+        for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions)):
+            if isinstance(items.get(name), dict):
+                items[name] = kind(**document_items(kind, items[name], f"card's {name}"))
+        return cls(**items)
+
+    @property
+    def reserve(self) -> float:
+        """Return what the buyer must have when the task opens, in credits: R, or its bound."""
+        if isinstance(self.reward, str):
+            assert self.max_reward is not None
+            return self.max_reward
+        return float(self.reward)
+
+    @property
+    def assumed(self) -> Assumptions:
+        """Return what the buyer assumes, or refuse where the card does not say."""
+        if self.assumptions is None:
+            raise InvalidInput("the card states no assumptions; a best reward needs them")
+        return self.assumptions
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the hash that every later message of the trade refers to."""
+        return digest(self.document)

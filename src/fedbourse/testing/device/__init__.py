@@ -1,0 +1,1 @@
+"""A market that is out to cheat devices, and devices to be cheated or killed."""

@@ -1,0 +1,21 @@
+"""Lists in pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+Page = TypeVar("Page")
+
+
+def page(
+    kind: Callable[[Sequence[Item], Any], Page],
+    items: Sequence[Item],
+    limit: int,
+    attribute: str,
+) -> Page:
+    """Return a page of a list, with this attribute of its last item where more may follow."""
+    return kind(items, getattr(items[-1], attribute) if len(items) == limit else None)

@@ -1,1 +1,0 @@
-"""What goes over the wire: bodies, hashes, signatures, and the connection of a client."""

@@ -1,0 +1,171 @@
+"""Evidence: levels at any stopping time, by proof of the supermartingale and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbourse.errors import InvalidInput
+from fedbourse.learning.evidence import Evidence, EvidenceRule, Reference, Sums, without
+
+RULE = EvidenceRule(alpha=0.05, beta=0.05, k0=0.5, rounds=40)
+D, DEVICES = 12, 3000
+
+
+def discrete_gaussian(scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers that integer noise may be, and how likely each is."""
+    points = np.arange(-math.ceil(12 * scale) - 1, math.ceil(12 * scale) + 2)
+    chances = np.exp(-(points**2) / (2 * scale**2))
+    return points, chances / chances.sum()
+
+
+@given(scale=st.floats(0.3, 8), slope=st.floats(-3, 3))
+def test_discrete_noise_is_sub_gaussian_as_the_proof_needs(scale: float, slope: float) -> None:
+    points, chances = discrete_gaussian(scale)
+    slope /= scale
+    assert chances @ np.exp(slope * points) <= math.exp((slope * scale) ** 2 / 2) * (1 + 1e-9)
+
+
+@given(scale=st.floats(0.3, 8), size=st.floats(0.01, 3), k0=st.floats(0.05, 1))
+def test_a_round_without_data_gains_nothing_in_expectation(
+    scale: float, size: float, k0: float
+) -> None:
+    """E e^(step of l) <= 1 for winsorised discrete noise: what makes e^l a supermartingale."""
+    points, chances = discrete_gaussian(scale)
+    size *= scale
+    steps = [Sums().added(y * size, size**2, scale=scale, k=k0).likelihood for y in points.tolist()]
+    assert chances @ np.exp(steps) <= 1 + 1e-9
+
+
+@given(
+    scale=st.floats(0.3, 8), size=st.floats(0.01, 3), k0=st.floats(0.05, 1), more=st.floats(0, 4)
+)
+def test_a_round_with_data_loses_no_more_than_the_bound_allows(
+    scale: float, size: float, k0: float, more: float
+) -> None:
+    """E e^(-step of l) <= 1 + the winsor's share, for any gradient that reaches k0 h."""
+    points, chances = discrete_gaussian(scale)
+    size *= scale
+    gradient = (k0 + more) * size
+    steps = [
+        Sums().added((y + gradient) * size, size**2, scale=scale, k=k0).likelihood
+        for y in points.tolist()
+    ]
+    assert chances @ np.exp(-np.array(steps)) <= 1 + math.exp(-4.5) + 1e-9
+
+
+def simulated(gradient_share: float, *, seed: int, budget: float = 1.0) -> dict[str, float]:
+    """Return how often devices that send a share of the reference's gradient are ever decided."""
+    rng = np.random.default_rng(seed)
+    references = rng.normal(size=(RULE.rounds, D))
+    plain_x, w = np.zeros(DEVICES), 0.0
+    ever = {"shown": np.zeros(DEVICES, bool), "dismissed": np.zeros(DEVICES, bool)}
+    for h in references * budget:
+        square = float(h @ h)
+        products = gradient_share * square + math.sqrt(square) * rng.normal(size=DEVICES)
+        plain_x += np.minimum(products, square + 3 * math.sqrt(square))
+        w += square
+        likelihoods = RULE.k0 * plain_x - RULE.k0**2 * w / 2
+        ever["shown"] |= likelihoods >= RULE.show_bound
+        ever["dismissed"] |= likelihoods <= RULE.dismissal_bound
+    return {name: float(each.mean()) for name, each in ever.items()}
+
+
+def test_levels_hold_although_every_round_is_looked_at() -> None:
+    junk, honest = simulated(0.0, seed=1, budget=0.3), simulated(RULE.k0, seed=2, budget=0.3)
+    assert junk["shown"] <= RULE.alpha
+    assert honest["dismissed"] <= RULE.beta
+
+
+def test_power_is_there_where_the_budget_can_be_judged() -> None:
+    budget = math.sqrt(RULE.least_variance / (RULE.rounds * D))
+    junk, honest = simulated(0.0, seed=3, budget=budget), simulated(1.0, seed=4, budget=budget)
+    assert junk["dismissed"] > 0.94
+    assert honest["shown"] > 0.94
+
+
+def test_a_fixed_level_on_the_score_would_not_hold() -> None:
+    """The planted fault: deciding on z at 1.645 each round lets four times as many through."""
+    rng = np.random.default_rng(5)
+    steps = rng.normal(size=(DEVICES, RULE.rounds)).cumsum(axis=1)
+    scores = steps / np.sqrt(np.arange(1, RULE.rounds + 1))
+    assert (scores > 1.645).any(axis=1).mean() > 3 * 0.05
+
+
+def run(vectors: np.ndarray, references: np.ndarray, scale: float) -> Evidence:
+    evidence = RULE.begin()
+    for y, h in zip(vectors, references, strict=True):
+        evidence = evidence.added(y, scale=scale, reference=Reference(h, h), first=references[0])
+    return evidence
+
+
+def test_constant_labels_pass_the_first_test_and_fail_the_second() -> None:
+    rng = np.random.default_rng(6)
+    first = np.eye(D)[0] * 3
+    references = np.array([first + np.eye(D)[1] * 2 * t / 10 for t in range(RULE.rounds)])
+    noise = rng.normal(size=references.shape)
+    public = run(noise + first, references, 1.0)  # knows the base rate and nothing else
+    honest = run(noise + references, references, 1.0)
+    assert public.plain.likelihood > RULE.show_bound
+    assert RULE.verdict(public) == "dismissed"
+    assert RULE.verdict(honest) == "shown"
+
+
+def test_one_huge_update_buys_no_more_than_a_good_round() -> None:
+    h = np.ones(D)
+    sums = Sums().added(1e9, h @ h, scale=1.0, k=0.5)
+    assert sums.x == pytest.approx(D + 3 * math.sqrt(D))
+
+
+def test_echoes_of_the_model_are_noticed_and_honest_updates_are_not() -> None:
+    rng = np.random.default_rng(7)
+    references = rng.normal(size=(RULE.rounds, D))
+    others = rng.normal(size=(RULE.rounds, D)) + references
+    echo = honest = RULE.begin()
+    for t in range(1, RULE.rounds):
+        both = Reference(references[t], references[t])
+        before = {"reference": both, "first": references[0], "others": others[t - 1]}
+        noise = rng.normal(size=D)
+        echo = echo.added(others[t - 1] + noise, scale=1.0, **before)
+        honest = honest.added(references[t] + noise, scale=1.0, **before)
+    assert RULE.is_echo(echo)
+    assert not RULE.is_echo(honest)
+
+
+def test_what_the_halves_of_the_reference_disagree_on_decides_nothing() -> None:
+    rng = np.random.default_rng(9)
+    first, second = rng.normal(size=(2, D))
+    second = without(second, first)
+    evidence = RULE.begin().added(
+        1e6 * first, scale=1.0, reference=Reference(first, second), first=first + second
+    )
+    assert Reference(first, second).reliability == 0
+    assert evidence.plain.likelihood == 0
+    assert Reference(first, first).reliability == pytest.approx(1)
+
+
+def test_a_direction_is_taken_out_whole() -> None:
+    rng = np.random.default_rng(8)
+    a, b = rng.normal(size=(2, D))
+    assert abs(without(a, b) @ b) < 1e-12
+    assert not without(2 * b, b).any()
+    assert (without(a, np.zeros(D)) == a).all()
+
+
+def test_the_least_budget_is_the_one_whose_variance_can_be_judged() -> None:
+    squares, samples, clip = 0.7, 1000, 1.0
+    rho = RULE.min_budget(squares=squares, samples=samples, clip=clip)
+    sigma = clip / samples * math.sqrt(2 * RULE.rounds / rho)
+    assert squares / sigma**2 == pytest.approx(RULE.least_variance)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": 0}, {"beta": 0.9}, {"k0": 0}, {"k0": 1.5}, {"rounds": 0}, {"alpha": "x"}]
+)
+def test_rules_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        EvidenceRule(**({"alpha": 0.01, "beta": 0.01, "k0": 0.5, "rounds": 10} | wrong))
