@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,44 @@ def run(vectors: np.ndarray, references: np.ndarray, scale: float) -> Evidence:
     for y, h in zip(vectors, references, strict=True):
         evidence = evidence.added(y, scale=scale, reference=Reference(h, h), first=references[0])
     return evidence
+
+
+def federation(*, honest: list[float], junk: list[float], seed: int) -> list[Evidence]:
+    """Return the evidence of devices at the end, by their W a round: honest ones, then junk."""
+    rng = np.random.default_rng(seed)
+    devices = []
+    for variance, mean in [*((w, w) for w in honest), *((w, 0.0) for w in junk)]:
+        evidence = RULE.begin()
+        for _ in range(RULE.rounds):
+            product = mean + math.sqrt(variance) * rng.standard_normal()
+            sums = evidence.plain.added(product, variance, scale=1.0, k=RULE.k0)
+            evidence = replace(evidence, plain=sums, rest=sums)
+            if RULE.verdict(evidence) == "dismissed":
+                break
+        devices.append(evidence)
+    return devices
+
+
+def test_evidence_stands_against_a_device_that_holds_most_of_the_budget() -> None:
+    """Small honest devices need not show data by themselves: together they do."""
+    for seed in range(50):
+        devices = federation(honest=[0.3] * 10, junk=[30.0], seed=seed)
+        assert RULE.verdict(devices[-1]) == "dismissed"
+        assert RULE.stands(devices), seed
+
+
+def test_a_reference_that_fits_nobody_dismisses_nobody() -> None:
+    stands = [
+        RULE.stands(federation(honest=[], junk=budgets, seed=seed))
+        for budgets in ([5.0] * 10, [0.02] * 10, [5.0] * 4 + [0.02] * 6, [0.3] * 10)
+        for seed in range(200)
+    ]
+    assert np.mean(stands) <= RULE.alpha
+
+
+def test_a_majority_of_devices_without_data_makes_evidence_void() -> None:
+    assert not RULE.stands(federation(honest=[5.0] * 4, junk=[5.0] * 6, seed=1))
+    assert RULE.stands(federation(honest=[5.0] * 6, junk=[5.0] * 4, seed=1))
 
 
 def test_constant_labels_pass_the_first_test_and_fail_the_second() -> None:

@@ -13,11 +13,12 @@ from fedbourse.study.trials import TrialTask
 
 TASK = TrialTask("synthetic:d=10,n=40000", owners=30, samples=200, rounds=30)
 RULE = EvidenceRule(alpha=0.05, beta=0.05, k0=0.5, rounds=TASK.rounds)
-OPTIONS = {"reward": 0.2, "reference_records": 2000, "seeds": 3}
+OPTIONS = {"reward": 1.0, "reference_records": 2000, "seeds": 3}
+SMALL_REWARD = OPTIONS | {"reward": 0.2}
 
 
-def rows(*attacks: str) -> dict[str, EvidenceRow]:
-    study = run_evidence_study(TASK, RULE, attacks=attacks or tuple(ATTACKS), **OPTIONS)
+def rows(*attacks: str, options=OPTIONS) -> dict[str, EvidenceRow]:
+    study = run_evidence_study(TASK, RULE, attacks=attacks or tuple(ATTACKS), **options)
     return {row.attack: row for row in study}
 
 
@@ -28,9 +29,23 @@ def study() -> dict[str, EvidenceRow]:
 
 def test_a_device_without_data_earns_nothing_and_harms_no_longer(study) -> None:
     row = study["no data"]
-    assert row.dismissed == 1
+    assert row.dismissed == row.stands == 1
+    assert row.half_of_budget == 0
     assert row.pay_share.value > 0.5 > row.earned_share.value == 0
     assert row.accuracy_with.value > row.accuracy_without.value
+
+
+def test_what_it_cannot_show_is_there_too() -> None:
+    """At a small reward ten amplified records show data in some seeds at least.
+
+    In some, too, the others sell too little to show that the reference fits: then the dismissal of
+    a device without data does not count, and it is paid.
+    """
+    study = rows("ten records, amplified", "no data", options=SMALL_REWARD)
+    assert study["ten records, amplified"].dismissed < 1
+    assert study["no data"].dismissed == 1
+    assert study["no data"].stands < 1
+    assert study["no data"].earned_share.value > 0
 
 
 def test_an_honest_device_keeps_its_pay(study) -> None:
@@ -48,11 +63,6 @@ def test_every_attack_is_decided_or_left_open(study) -> None:
     assert list(study) == list(ATTACKS)
     for row in study.values():
         assert row.shown + row.dismissed + row.undecided == pytest.approx(1)
-
-
-def test_what_it_cannot_show_is_there_too(study) -> None:
-    """Ten amplified records show data, in some seeds at least: the study says so openly."""
-    assert study["ten records, amplified"].dismissed < 1
 
 
 def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,11 +115,15 @@ def _in_words(rows: list[EvidenceRow], seeds: int) -> Blocks:
             "accuracy": lambda row: percent(row.accuracy_without),
             "with evidence ": lambda row: percent(row.accuracy_with),
             "others dismissed": lambda row: f"{row.others_dismissed:.1%}",
+            "stands": lambda row: f"{row.stands:.0%}",
+            "by half of budget": lambda row: f"{row.half_of_budget:.0%}",
         },
     )
     yield ""
     yield (
         f"{seeds} seeds. Pay is a part of the reward; accuracy is on the buyer's own records, with "
-        "95 % intervals. Whoever knows the direction of the gradient shows data: ten records, "
+        "95 % intervals. Dismissals count where evidence stands: at least half of the devices are "
+        "left, and together they show data; the last column is how often those who show data hold "
+        "half of the budget. Whoever knows the direction of the gradient shows data: ten records, "
         "amplified, may be enough."
     )

@@ -27,6 +27,8 @@ import numpy as np
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedbourse.game.columns import FloatArray
 
 Verdict = Literal["shown", "dismissed", "undecided"]
@@ -187,6 +189,22 @@ class EvidenceRule:
         Under fresh noise alone that is so with probability alpha at most, ever.
         """
         return evidence.echo.likelihood >= self.show_bound
+
+    def stands(self, devices: Sequence[Evidence]) -> bool:
+        """Return whether dismissals count, once training has ended.
+
+        They are void where more than half of the devices are dismissed, or where the others
+        together do not show data: then the reference fits nobody. Devices are counted, not their
+        budgets, since a budget costs a device without data nothing. Where nobody has data, the
+        others together ever show some with probability alpha at most, whoever is dismissed.
+        """
+        others = [each for each in devices if self.verdict(each) != "dismissed"]
+        dismissed = len(devices) - len(others)
+        if 2 * dismissed > len(devices):
+            return False
+        # One supermartingale for each set of devices that may have been left.
+        sets = math.log(len(devices) + 1) + math.log(math.comb(len(devices), dismissed))
+        return sum(each.plain.likelihood for each in others) >= self.show_bound + sets
 
     @property
     def least_variance(self) -> float:

@@ -58,6 +58,10 @@ class EvidenceRow:
     accuracy_with: Mean
     others_dismissed: float
     """The part of all other devices, which are honest, that was dismissed."""
+    stands: float
+    """The part of seeds in which dismissals count (``EvidenceRule.stands``)."""
+    half_of_budget: float
+    """The part of seeds in which those who show data hold half of the budget."""
 
 
 def _own(device: DeviatingDevice) -> Gradient:
@@ -221,6 +225,12 @@ class _Outcome:
     accuracy_without: float
     accuracy_with: float
     others_dismissed: float
+    stands: bool
+    half_of_budget: bool
+
+    @property
+    def earned_share(self) -> float:
+        return 0.0 if self.verdict == "dismissed" and self.stands else self.pay_share
 
 
 def run_evidence_study(
@@ -261,6 +271,7 @@ def _tried(one: Trial, reward: float, attack: str, rule: EvidenceRule, *, seed: 
         )
         runs.append(run.accuracy)
     others = len(engine.evidence) - 1
+    shown = [rule.verdict(each) == "shown" for each in engine.evidence]
     wrongly = len(engine.dismissals.keys() - {engine.deviator})
     return _Outcome(
         verdict=engine.verdict,
@@ -270,6 +281,8 @@ def _tried(one: Trial, reward: float, attack: str, rule: EvidenceRule, *, seed: 
         accuracy_without=runs[0],
         accuracy_with=runs[1],
         others_dismissed=wrongly / max(1, others),
+        stands=rule.stands(engine.evidence),
+        half_of_budget=bool(one.unit_budgets[shown].sum() >= one.unit_budgets.sum() / 2),
     )
 
 
@@ -284,10 +297,10 @@ def _row(attack: str, tries: list[_Outcome]) -> EvidenceRow:
         dismissal_round=float(np.mean(rounds)) if rounds else None,
         score=Mean.of([each.score for each in tries]),
         pay_share=Mean.of([each.pay_share for each in tries]),
-        earned_share=Mean.of(
-            [0.0 if each.verdict == "dismissed" else each.pay_share for each in tries]
-        ),
+        earned_share=Mean.of([each.earned_share for each in tries]),
         accuracy_without=Mean.of([each.accuracy_without for each in tries]),
         accuracy_with=Mean.of([each.accuracy_with for each in tries]),
         others_dismissed=float(np.mean([each.others_dismissed for each in tries])),
+        stands=float(np.mean([each.stands for each in tries])),
+        half_of_budget=float(np.mean([each.half_of_budget for each in tries])),
     )
