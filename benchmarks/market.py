@@ -163,11 +163,11 @@ def send(port: int, pid: int, requests: list[Request], threads: int) -> Load:
                 break
             start = time.perf_counter()
             connection.request(request.method, request.path, request.body, dict(request.headers))
-            update = connection.getresponse()
-            text = update.read()
+            response = connection.getresponse()
+            text = response.read()
             mine.append(time.perf_counter() - start)
-            if update.status != 200:
-                raise RuntimeError(f"{update.status} {text[:300]!r}")
+            if response.status != 200:
+                raise RuntimeError(f"{response.status} {text[:300]!r}")
         connection.close()
         with lock:
             spans.extend(mine)

@@ -58,12 +58,12 @@ def ask(
     """Send one request; a fault of the server's own counts as got through."""
     score.tried[what] += 1
     try:
-        update = client.request(method, path, **options)
+        response = client.request(method, path, **options)
     except httpx2.HTTPError:
         return None
-    if update.status_code == 500:
+    if response.status_code == 500:
         score.through["responses of 500"] += 1
-    return update
+    return response
 
 
 def attacking(target: Target) -> httpx2.Client:

@@ -26,8 +26,10 @@ def test_a_name_stands_for_a_value_and_a_wrong_one_is_told_what_is_right():
     for wrong in ("huge", "", None, 7, ["small"]):
         with pytest.raises(InvalidCost, match="size must be one of small, grown:METRES; found"):
             sizes.choose(wrong)
-    with pytest.raises(KeyError):
-        sizes["huge"]
+    assert sizes.description("small") == "fits everywhere"
+    for lookup in (sizes.__getitem__, sizes.description):
+        with pytest.raises(KeyError):
+            lookup("huge")
 
 
 def test_an_application_adds_a_choice_but_replaces_none():
@@ -67,6 +69,13 @@ def test_an_installed_package_adds_a_choice_only_where_that_is_allowed(installed
     assert registry(group="sizes").choose("huge") == 3
     assert [each.name for each in registry(group="sizes").choices] == ["small", "grown", "huge"]
     assert "huge" not in registry()  # models and queries: a device runs no code of strangers
+
+
+def test_help_lists_our_own_choices_and_loads_no_package(installed):
+    installed("huge = big_sizes:NOTHING", CODE)
+    own = "small (fits everywhere), grown:METRES (as large as you say)"
+    assert registry().explained == own
+    assert registry(group="sizes").explained == f"{own}, or one that an installed package adds"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class Registry(Mapping[str, T]):
     ) -> None:
         self.kind, self.group = kind, group
         self._error = error
+        self._own = choices
         self._choices = {choice.name: choice for choice in choices}
         self._loaded = group is None
         self._lock = threading.RLock()
@@ -73,6 +74,11 @@ class Registry(Mapping[str, T]):
             if choice.name in self._choices:
                 raise InvalidInput(f"there is a {self.kind} {choice.name!r} already")
             self._choices[choice.name] = choice
+
+    def description(self, name: str) -> str:
+        """Return what a choice does, in one line."""
+        self[name]
+        return self._choices[name].description
 
     def choose(self, name: object) -> T:
         """Return what a name stands for."""
@@ -88,6 +94,14 @@ class Registry(Mapping[str, T]):
         """Return all choices, those of installed packages last."""
         self._load()
         return tuple(self._choices.values())
+
+    @property
+    def explained(self) -> str:
+        """Return our own choices and what each does, for help; it loads no installed package."""
+        texts = [f"{each.usage} ({each.description})" for each in self._own]
+        if self.group is not None:
+            texts.append("or one that an installed package adds")
+        return ", ".join(texts)
 
     def __getitem__(self, name: str) -> T:
         if name not in self._choices:

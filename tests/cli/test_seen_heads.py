@@ -205,17 +205,17 @@ def test_different_logs_for_different_callers_are_found(kept, tmp_path, capsys) 
     other = tmp_path / "other.db"
     with sqlite3.connect(kept.site.database) as source, sqlite3.connect(other) as copy:
         source.backup(copy)
-    participation, theirs = tmp_path / "mine.json", tmp_path / "theirs.json"
+    mine, theirs = tmp_path / "mine.json", tmp_path / "theirs.json"
     shutil.copy(kept.file, theirs)
-    shutil.copy(kept.file, participation)
+    shutil.copy(kept.file, mine)
     with site(other, capsys, kept.key) as shown_to_others:
         shown_to_others.trading.time_ms += 5
         happen(shown_to_others.trading, first)
         assert shown_to_others.compared("log", "--save-seen", theirs)[1] == 0
     happen(kept.site.trading, first)
-    assert kept.site.compared("log", "--save-seen", participation)[1] == 0
+    assert kept.site.compared("log", "--save-seen", mine)[1] == 0
     kept.differs("rewritten", f"log of {first}", "--seen", theirs)
-    said, code = kept.site.compared("log", "--seen", participation, "--seen", theirs)
+    said, code = kept.site.compared("log", "--seen", mine, "--seen", theirs)
     assert (code, said[f"log of {first}"][:6]) == (15, "forked")
 
 

@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from fedbourse import epsilon, equilibrium, noise_scale
+from fedbourse import ACCURACY_MODELS, COSTS, InvalidInput, epsilon, equilibrium, noise_scale
 from fedbourse.cli import main, solve_owners
 from fedbourse.cli.solve import solve
 
@@ -181,6 +183,19 @@ def test_every_cost_and_model(run, cost, accuracy) -> None:
     assert document["accuracy_model"] == accuracy
 
 
+@pytest.mark.parametrize(("option", "registry"), [("cost", COSTS), ("accuracy", ACCURACY_MODELS)])
+def test_whatever_is_in_a_registry_can_be_chosen(run, monkeypatch, option, registry) -> None:
+    first = registry.choices[0]
+    monkeypatch.setitem(registry._choices, "added", replace(first, name="added"))
+    arguments = ("solve", "--values", written("txt"), "--reward", "1", "--json", f"--{option}")
+    assert [run(*arguments, name)[0] for name in ("added", "missing")] == [
+        0,
+        InvalidInput.exit_code,
+    ]
+    _, _, problem = run(*arguments, "missing")
+    assert re.search(f"{option} must be one of .*, added; found 'missing'", problem)
+
+
 @pytest.mark.slow
 def test_other_options_reach_the_game(run) -> None:
     Path("m.txt").write_text("1000 2000 500 800")
@@ -338,10 +353,10 @@ def test_a_folder_gives_the_same_game_with_file_and_row(run, folder, reward, cos
     for key in ("reward", "total_budget", "server_utility", "accuracy", "participants"):
         assert found[key] == pytest.approx(known[key], rel=1e-9)
     assert found["unlisted"] == ""
-    for participation, owner in zip(found["owners"], known["owners"], strict=True):
-        where = participation.pop("file"), participation.pop("row")
+    for row, owner in zip(found["owners"], known["owners"], strict=True):
+        where = row.pop("file"), row.pop("row")
         assert where == (f"{owner['index'] // 2}.parquet", owner["index"] % 2)
-        assert participation == pytest.approx(owner, rel=1e-9)
+        assert row == pytest.approx(owner, rel=1e-9)
 
 
 def test_a_reward_given_for_the_exponential_cost_of_a_folder(run, folder) -> None:

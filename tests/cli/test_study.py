@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedbourse import __version__
+from fedbourse import ACCURACY_MODELS, __version__
 from fedbourse.cli import main
+from fedbourse.study.figures import look_of
 
 
 def test_the_study_leaves_figures_and_numbers_behind(capsys, tmp_path) -> None:
@@ -42,19 +44,18 @@ def test_the_study_leaves_figures_and_numbers_behind(capsys, tmp_path) -> None:
         assert sum(1 for _ in file) == 1 + 19 * 4 * 5
 
 
-def test_the_same_seed_writes_the_same_bytes(capsys, tmp_path) -> None:
-    for name in ("one", "two"):
-        assert main(["study", "paper", "--out", str(tmp_path / name), "--draws", "3"]) == 0
+def test_verdicts_are_printed_for_people_and_the_same_seed_writes_the_same_bytes(
+    capsys, tmp_path
+) -> None:
+    for name, seed in (("one", []), ("two", ["--seed", "0"])):
+        out = ["--out", str(tmp_path / name)]
+        assert main(["study", "paper", *out, "--draws", "20", *seed]) == 0
+        captured = capsys.readouterr()
+        assert "does not hold" in captured.out
+        assert "20 draws a setting, seed 0" in captured.out
+        assert "settings" in captured.err  # the progress bar
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
-
-
-def test_verdicts_are_printed_for_people(capsys, tmp_path) -> None:
-    assert main(["study", "paper", "--out", str(tmp_path), "--draws", "20"]) == 0
-    captured = capsys.readouterr()
-    assert "does not hold" in captured.out
-    assert "20 draws a setting, seed 0" in captured.out
-    assert "settings" in captured.err  # the progress bar
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,14 @@ def test_bad_input_gets_one_clear_sentence(capsys, arguments, code, words) -> No
     last = captured.err.splitlines()[-1]
     assert last.startswith("fedbourse: ")
     assert words in last
+
+
+def test_a_model_that_a_package_adds_is_drawn_apart_from_ours(monkeypatch) -> None:
+    for name in ("added", "another"):
+        choice = replace(ACCURACY_MODELS.choices[0], name=name)
+        monkeypatch.setitem(ACCURACY_MODELS._choices, name, choice)
+    looks = [look_of(name) for name in ACCURACY_MODELS]
+    assert len(set(looks)) == len(looks)
 
 
 def test_figures_need_their_extra(capsys, monkeypatch, tmp_path) -> None:
@@ -135,15 +144,19 @@ def test_bad_input_to_deviations_gets_one_sentence(capsys, arguments, code, word
 
 
 def test_ctrl_c_is_one_sentence(tmp_path) -> None:
+    out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "fedbourse", "study", "paper", "--draws", "200000",
-         "--out", str(tmp_path)],
+         "--out", str(out)],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(6)
+    while not out.exists():  # it is made before anything is computed
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)  # it is at work by now
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    printed, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert out == ""
+    assert printed == ""
     assert err.splitlines()[-1] == "fedbourse: interrupted"
     assert "Traceback" not in err

@@ -44,7 +44,7 @@ SEED = 7
 OWNERS = len(BUDGETS)
 ROUNDS = RECIPE.rounds
 MODEL = model_named(RECIPE.model, features=RECIPE.features, classes=RECIPE.classes)
-AllTerms = [RECIPE.terms(budget) for budget in BUDGETS]
+ALL_TERMS = [RECIPE.terms(budget) for budget in BUDGETS]
 ZERO = np.zeros(MODEL.dimension).astype("<f8").tobytes()
 TOTAL = 100.0
 """The total that a scripted market announced."""
@@ -172,16 +172,16 @@ class LocalTransport(Transport):
         return updates.vectors[0].tobytes()
 
     def offer_other_terms(self, seat: int) -> None:
-        changed = [replace(t, rho=2 * t.rho) if i == seat else t for i, t in enumerate(AllTerms)]
+        changed = [replace(t, rho=2 * t.rho) if i == seat else t for i, t in enumerate(ALL_TERMS)]
         with ExitStack() as stack:
             self._engine(stack, terms=changed)
 
-    def _engine(self, stack: ExitStack, *, terms=AllTerms, available=None) -> LocalEngine:
+    def _engine(self, stack: ExitStack, *, terms=ALL_TERMS, available=None) -> LocalEngine:
         stores = [
             stack.enter_context(closing(SpendStore(self.spend_file(i)))) for i in range(OWNERS)
         ]
         guards = [Filter(store, lifetime_cap=100.0) for store in stores]
-        for guard, agreed in zip(guards, AllTerms, strict=True):
+        for guard, agreed in zip(guards, ALL_TERMS, strict=True):
             guard.agree(agreed)
         noise = SimulatedNoise(terms, seed=SEED)
         return LocalEngine(
@@ -221,7 +221,7 @@ class FlowerTransport(Transport):
 
         def engine(stack: ExitStack) -> FlowerEngine:
             grid = InProcessGrid({seat + 1: node(seat) for seat in range(OWNERS)})
-            seats = [Seat(f"owner-{i}", terms) for i, terms in enumerate(AllTerms)]
+            seats = [Seat(f"owner-{i}", terms) for i, terms in enumerate(ALL_TERMS)]
             return FlowerEngine(grid, seats, clock=grid.clock, sleep=grid.sleep)
 
         run = _trained(engine, self.folder / "checkpoint.npz", deaths)
@@ -236,7 +236,7 @@ class FlowerTransport(Transport):
         sigma: float | None = None,
         lost: bool = False,
     ) -> bytes:
-        terms = AllTerms[seat]
+        terms = ALL_TERMS[seat]
         items = {"task": terms.task, "terms": terms.digest, "round": round, "model": model}
         return self._send(seat, items | ({} if sigma is None else {"sigma": sigma}))
 
@@ -312,7 +312,7 @@ class MarketTransport(Transport):
 
         options |= {
             "data": data,
-            "noise": lambda terms: OneSeat(SimulatedNoise(AllTerms, seed=SEED), seat),
+            "noise": lambda terms: OneSeat(SimulatedNoise(ALL_TERMS, seed=SEED), seat),
         }
         path = self.folder / f"device-{seat}"
         if not path.exists():

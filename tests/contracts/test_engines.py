@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contracts.fixtures import BUDGETS, OTHER, OWNERS, ROUNDS, TRANSPORTS, AllTerms, LocalTransport
+from contracts.fixtures import ALL_TERMS, BUDGETS, OTHER, OWNERS, ROUNDS, TRANSPORTS, LocalTransport
 from fedbourse.errors import InvalidInput, Refused
 
 TWICE = [2 * budget for budget in BUDGETS]
@@ -114,5 +114,5 @@ def test_an_invalid_model_is_refused_before_data_is_touched(transport, model) ->
 
 
 def test_all_transports_sell_the_same() -> None:
-    assert [terms.rho for terms in AllTerms] == list(BUDGETS)
+    assert [terms.rho for terms in ALL_TERMS] == list(BUDGETS)
     assert list(BUDGETS) != TWICE

@@ -1,6 +1,6 @@
 """A market with pages, people who sign in, and a real browser that is watched.
 
-``town`` is a market with a task in every state, ``client`` asks it without a browser, ``address``
+``town`` is a market with a task in every state, ``client`` reads it without a browser, ``address``
 is where it is served. ``visitor("phone", dark=True)`` opens a browser page that fails the test on
 any error in its console, any request to elsewhere, and any page without its policy.
 """

@@ -62,7 +62,7 @@ def test_own_tasks_are_for_owners(client, town):
 def test_old_tasks_are_found_further_back(client, town, monkeypatch):
     from fedbourse.dashboard import owner_pages
 
-    participation = {town.completed.id, town.training.id, town.announced.id}
+    joined = {town.completed.id, town.training.id, town.announced.id}
     monkeypatch.setattr(owner_pages, "ROWS", 2)
     town.sign_in(client, town.owner)
     seen, address = [], "/own"
@@ -74,7 +74,7 @@ def test_old_tasks_are_found_further_back(client, town, monkeypatch):
         older = re.search(r'href="(/own\?before=[0-9a-f]{24})"', text)
         address = older and older[1]
     assert seen == sorted(set(seen), reverse=True)
-    assert participation <= set(seen)
+    assert joined <= set(seen)
     assert town.open.id not in seen
 
 
@@ -241,10 +241,8 @@ def test_no_page_of_an_owner_shows_anything_of_another(client, town, owners):
             if name != town.owners[owner].name:
                 found = [s for s in secrets - own if re.search(rf"(?<![\d.]){re.escape(s)}", text)]
                 assert found in ([], [asked]), (path, found)
-    participation = whose[town.owners[0].name]
-    assert [s for s in participation if s in pages[0, "/own"]], (
-        "the test looks for the wrong strings"
-    )
+    own_tasks = whose[town.owners[0].name]
+    assert [s for s in own_tasks if s in pages[0, "/own"]], "the test looks for the wrong strings"
 
 
 def test_a_stranger_sees_no_owner(client, town, whole):

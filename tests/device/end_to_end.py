@@ -74,15 +74,15 @@ class Observed:
 
 def check_alike(here: Observed, there: Observed) -> None:
     """Refuse two runs that differ in anything but what the noise covers."""
-    for participation, other in zip(here.messages, there.messages, strict=False):
-        if participation != other:
-            raise Distinguished(f"it says {participation!r:.300} here, and {other!r:.300} there")
+    for own, other in zip(here.messages, there.messages, strict=False):
+        if own != other:
+            raise Distinguished(f"it says {own!r:.300} here, and {other!r:.300} there")
     if len(here.messages) != len(there.messages):
         raise Distinguished(
             f"it says {len(here.messages)} things here, {len(there.messages)} there"
         )
-    for number, (participation, other) in enumerate(zip(here.updates, there.updates, strict=True)):
-        distance = float(np.linalg.norm(participation - other))
+    for number, (own, other) in enumerate(zip(here.updates, there.updates, strict=True)):
+        distance = float(np.linalg.norm(own - other))
         if not distance <= here.charged == there.charged:
             raise Distinguished(
                 f"update {number} moves by {distance:g} of {here.charged:g} charged"

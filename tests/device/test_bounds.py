@@ -197,7 +197,7 @@ def test_records_without_an_end_are_verified_so_far(place: str) -> None:
 
     asked: list[str] = []
     with malicious_market() as market, Connection(market.url) as line:
-        market.update = lambda method, path, request, body: ask(path)  # type: ignore[method-assign]
+        market.respond = lambda method, path, request, body: ask(path)  # type: ignore[method-assign]
         with pytest.raises(ProtocolError, match="the task's records has no end"):
             task_records(line, TASK, bounds.Allowance("the task's records", 20, 2**20, 600.0))
     assert len(asked) < 40

@@ -242,8 +242,8 @@ def test_a_request_of_another_market_is_refused(tmp_path: Path) -> None:
         spent = delivered(folder, 2).spent
         # Somebody between the two passes on what another market asks about a task of this name.
         stranger.state, stranger.paid = "training", dict(market.paid)
-        asked = f"/v1/tasks/{TASK}/round-request", {"after": "1"}, b""
-        market.cheats["response"] = lambda _: stranger.update("GET", *asked)
+        request = f"/v1/tasks/{TASK}/round-request", {"after": "1"}, b""
+        market.cheats["response"] = lambda _: stranger.respond("GET", *request)
         outcome = followed(folder, Data(forbidden=True))
         assert outcome.reasons == ["unsigned"]
         assert "the request of round 2" in outcome.sentences

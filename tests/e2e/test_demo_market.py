@@ -69,8 +69,8 @@ def signed_in_page(url, token):
     """Return the market's page as somebody who has signed in sees it."""
     with httpx2.Client(base_url=url, headers={"Origin": url}, trust_env=False) as browser:
         assert "play money" in browser.get("/").text
-        update = browser.post("/sign-in", data={"token": token, "next": "/"})
-        assert update.status_code == 303
+        response = browser.post("/sign-in", data={"token": token, "next": "/"})
+        assert response.status_code == 303
         return browser.get("/").text
 
 

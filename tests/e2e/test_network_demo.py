@@ -105,9 +105,9 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path) -> None:
 def test_an_interruption_ends_everything_that_was_started(tmp_path, number) -> None:
     out = tmp_path / "out"
     with subprocess.Popen(command(out), stderr=subprocess.PIPE, text=True) as running:
-        for line in running.stderr:
-            if "devices have a folder" in line:
-                break
+        while not (out / "ann").exists():  # made by a device of its own, beside the market's
+            assert running.poll() is None
+            time.sleep(0.05)
         running.send_signal(number)
         assert "interrupted" in running.stderr.read()
         assert running.wait(timeout=60) == 130

@@ -327,8 +327,8 @@ def erasure_drops_the_leaf(patch) -> None:
         erase(self, task, owner)
         allocation = self.allocation(task, owner)
         for table in (schema.interests, schema.replies, schema.allocations) if allocation else ():
-            participation = (table.c.task == task) & (table.c.owner == owner)
-            self._run(table.update().where(participation).values(leaf="00" * 32))
+            of_owner = (table.c.task == task) & (table.c.owner == owner)
+            self._run(table.update().where(of_owner).values(leaf="00" * 32))
 
     patch.setattr(SqlTransaction, "erase", thorough)
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from fedbourse.game.mechanisms import MECHANISMS, proportional
 from fedbourse.market import log, price_discovery, unearned
 from fedbourse.market.audit import verify_books, verify_task
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
+from fedbourse.registry import Choice
 from fedbourse.storage.sql import SqlTransaction
 from fedbourse.testing.trading import AUDITOR, BUYER, Trading, best_budget
 
@@ -652,6 +654,24 @@ def test_a_settlement_of_less_than_was_announced_is_noticed(trade, records) -> N
     own = trading.records(task_id, viewer=owners[0])
     event(own, "settled", -1)["body"]["reward_micro"] -= 1
     assert "own payment" in failed(chained_again(own))
+
+
+def test_another_mechanism_leaves_the_owners_payment_to_auditors(store, monkeypatch) -> None:
+    def equal(read, reward):
+        pay = proportional(lambda: [(each > 0).astype(float) for each in read()], reward)
+        return lambda budgets: pay((budgets > 0).astype(float))
+
+    monkeypatch.setitem(MECHANISMS._choices, "equal", Choice("equal", "Equal", "the same", equal))
+    trading = Trading(store)
+    owners = trading.owners(1.0, 1.1, 1.3)
+    trading.fund(20_000_000)
+    task = trading.completed(owners, compensation="equal")
+    own = {check.name: check for check in trading.verified(task.id, owner=owners[0])}
+    assert own["own payment"].passed is None
+    assert "auditors recompute it" in own["own payment"].detail
+    checks = {check.name: check.passed for check in trading.verified(task.id)}
+    assert checks["payments"]
+    assert not wrong(checks)
 
 
 def test_an_answer_that_was_given_to_another_owner_is_noticed(records) -> None:

@@ -30,18 +30,18 @@ TOKEN = "fbt_" + "a" * 43
 
 
 class Server:
-    """Answers from a list, the last one again and again, and remembers what it was asked."""
+    """Responds from a list, the last one again and again, and remembers what was requested."""
 
-    def __init__(self, *updates):
-        self.updates, self.asked, self.slept = list(updates), [], []
+    def __init__(self, *responses):
+        self.responses, self.requests, self.slept = list(responses), [], []
 
     def __call__(self, request):
         request.read()
-        self.asked.append(request)
-        update = self.updates.pop(0) if len(self.updates) > 1 else self.updates[0]
-        if isinstance(update, Exception):
-            raise update
-        return update() if callable(update) else update
+        self.requests.append(request)
+        response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if isinstance(response, Exception):
+            raise response
+        return response() if callable(response) else response
 
     def connection(self, url=URL, **options):
         return Connection(
@@ -111,10 +111,10 @@ def test_a_token_is_sent_as_a_bearer():
     server = Server(ok({"a": 1}))
     with server.connection(token=TOKEN) as connection:
         assert connection.get("/v1/tasks", {"state": "open", "before": None}) == {"a": 1}
-    (asked,) = server.asked
-    assert asked.headers["authorization"] == f"Bearer {TOKEN}"
-    assert str(asked.url) == f"{URL}/v1/tasks?state=open"
-    assert "idempotency-key" not in asked.headers
+    (request,) = server.requests
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"
+    assert str(request.url) == f"{URL}/v1/tasks?state=open"
+    assert "idempotency-key" not in request.headers
 
 
 @pytest.mark.parametrize("url", [URL, "http://127.0.0.1:8123", "http://[::1]:8123"])
@@ -127,16 +127,16 @@ def test_every_request_of_a_device_is_signed_afresh(url):
         connection.put_bytes("/v1/tasks/t/rounds/0/update", b"\x00\xff")
         connection.post("/v1/tasks/t/open")
     nonces = set()
-    for asked in server.asked:
-        path, _, query = asked.url.raw_path.decode().partition("?")
+    for sent in server.requests:
+        path, _, query = sent.url.raw_path.decode().partition("?")
         request = Request(
-            asked.method,
-            asked.url.scheme,
-            asked.headers["host"],
+            sent.method,
+            sent.url.scheme,
+            sent.headers["host"],
             path,
             query,
-            tuple(asked.headers.items()),
-            asked.content,
+            tuple(sent.headers.items()),
+            sent.content,
         )
         found = verify_request(
             request,
@@ -144,7 +144,7 @@ def test_every_request_of_a_device_is_signed_afresh(url):
             now_ms=1_900_000_000_000,
         )
         nonces.add(found.nonce)
-    assert len(nonces) == len(server.asked) == 5
+    assert len(nonces) == len(server.requests) == 5
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_a_write_without_an_answer_is_repeated_with_its_key(fault):
     server = Server(fault, fault, ok({"done": True}))
     with server.connection() as connection:
         assert connection.post("/v1/deposits", {"reference": "r"}) == {"done": True}
-    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 1
-    assert len({asked.content for asked in server.asked}) == 1
-    assert len(server.asked) == 3
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
+    assert len({request.content for request in server.requests}) == 1
+    assert len(server.requests) == 3
     assert len(server.slept) == 2
 
 
@@ -174,7 +174,7 @@ def test_different_writes_have_different_keys():
         connection.post("/v1/deposits", {"reference": "r"})
         connection.delete("/v1/tokens/t")
         connection.put("/v1/x", {}, idempotency_key="my-own-key")
-    keys = [asked.headers["idempotency-key"] for asked in server.asked]
+    keys = [request.headers["idempotency-key"] for request in server.requests]
     assert len(set(keys)) == 3
     assert keys[2] == "my-own-key"
 
@@ -183,14 +183,14 @@ def test_attempts_are_bounded():
     server = Server(httpx2.ConnectError("refused"))
     with server.connection() as connection, pytest.raises(Unreachable, match="refused"):
         connection.post("/v1/deposits", {})
-    assert len(server.asked) == ATTEMPTS
+    assert len(server.requests) == ATTEMPTS
 
 
 def test_an_answered_refusal_is_not_repeated():
     server = Server(problem(409, code="Conflict", detail="the task is open"))
     with server.connection() as connection, pytest.raises(Conflict, match="the task is open"):
         connection.post("/v1/tasks/t/open")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 KINDS = [
@@ -247,7 +247,7 @@ def test_a_redirect_is_never_followed(status):
         pytest.raises(ProtocolError, match="elsewhere"),
     ):
         connection.post("/v1/deposits", {})
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff"])
@@ -291,7 +291,7 @@ def test_a_compressed_answer_is_refused():
     server = Server(lambda: httpx2.Response(200, headers=headers, content=iter([b"\x1f\x8b"])))
     with server.connection() as connection, pytest.raises(ProtocolError, match="compressed"):
         connection.get_bytes("/v1/model")
-    assert server.asked[0].headers["accept-encoding"] == "identity"
+    assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
 def test_a_market_with_another_key_is_refused():
@@ -353,7 +353,7 @@ def test_a_stream_is_taken_up_where_it_broke_off():
     )
     with server.connection() as connection:
         assert [e["sequence"] for e in connection.events("/v1/tasks/t/stream")] == [0, 1, 2, 3, 4]
-    starts = [asked.headers["last-event-id"] for asked in server.asked]
+    starts = [request.headers["last-event-id"] for request in server.requests]
     assert starts == ["-1", "1", "1", "2", "2", "4"]
 
 
@@ -367,14 +367,14 @@ def test_a_stream_that_never_works_ends_with_one_sentence():
         server = Server(reply)
         with server.connection() as connection, pytest.raises(error):
             list(connection.events("/v1/tasks/t/stream"))
-        assert len(server.asked) <= ATTEMPTS
+        assert len(server.requests) <= ATTEMPTS
 
 
 def test_a_stream_that_is_refused_says_why():
     server = Server(problem(404, code="NotFound", detail="there is no task t"))
     with server.connection() as connection, pytest.raises(errors.NotFound, match="no task t"):
         list(connection.events("/v1/tasks/t/stream"))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_path_cannot_lead_elsewhere():

@@ -169,11 +169,11 @@ def tampered(good, key, now):
 
     fine = by(good)
     forged = by(good, key=SigningKey.generate())
-    participation = {name.lower(): value for name, value in fine.headers}
+    headers = {name.lower(): value for name, value in fine.headers}
     yield "forged: another key", forged
     yield (
         "forged: another key under this one's name",
-        header(forged, "signature-input", lambda _: participation["signature-input"]),
+        header(forged, "signature-input", lambda _: headers["signature-input"]),
     )
     yield "stale", by(good, now_ms=now - 62_000)
     yield "from the future", by(good, now_ms=now + 62_000)

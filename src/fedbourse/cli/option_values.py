@@ -7,13 +7,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from fedbourse.errors import InvalidInput
+from fedbourse.learning.models import MODELS
 from fedbourse.units import number, whole_number
 
 Whole = Annotated[float, Parameter(metavar="N")]
 """A whole number, which may also be written as 1e6; the command checks it."""
 
 _SAMPLES = "Records behind each owner's updates; by default what suits the data."
-_MODEL = "logistic, softmax, least-squares or hidden:UNITS; by default what suits the data."
+_MODEL = f"What is trained: {MODELS.explained}; by default what suits the data."
 _CLIP = "The norm that each record's gradient is clipped to."
 Samples = Annotated[Whole | None, Parameter(help=_SAMPLES)]
 Model = Annotated[str | None, Parameter(help=_MODEL)]

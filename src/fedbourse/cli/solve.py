@@ -11,7 +11,15 @@ from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Output, table
 from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read
 from fedbourse.errors import InvalidInput
 from fedbourse.files.column_file import read_column
-from fedbourse.game import Accuracy, Offer, Stream, Training, best_reward
+from fedbourse.game import (
+    ACCURACY_MODELS,
+    COSTS,
+    Accuracy,
+    Offer,
+    Stream,
+    Training,
+    best_reward,
+)
 from fedbourse.game.buyer import Buyer
 from fedbourse.game.costs import cost_named
 from fedbourse.privacy import DELTA
@@ -26,8 +34,8 @@ _OWNERS, _REWARD, _TRAINING = (
     Group.create_ordered(name) for name in ("Owners", "Reward", "Training")
 )
 
-CostName = Literal["linear", "quadratic", "exponential", "paper-exponential"]
-ModelName = Literal["paper", "population", "averaged", "precision"]
+_COST = f"What a budget costs its owner: {COSTS.explained}."
+_ACCURACY = f"The model of the accuracy that budgets buy: {ACCURACY_MODELS.explained}."
 
 
 def solve(
@@ -37,11 +45,11 @@ def solve(
     uniform: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     owners: Annotated[Whole | None, Parameter(group=_OWNERS)] = None,
     seed: Annotated[Whole, Parameter(group=_OWNERS)] = 0,
-    cost: Annotated[CostName, Parameter(group=_OWNERS)] = "linear",
+    cost: Annotated[str, Parameter(group=_OWNERS, help=_COST)] = "linear",
     entry_cost: Annotated[str, Parameter(group=_OWNERS)] = "0",
     caps: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     reward: Annotated[str, Parameter(group=_REWARD)] = "best",
-    accuracy: Annotated[ModelName, Parameter(group=_REWARD)] = "paper",
+    accuracy: Annotated[str, Parameter(group=_REWARD, help=_ACCURACY)] = "paper",
     chance: Annotated[float, Parameter(group=_REWARD)] = 0.5,
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
@@ -81,17 +89,12 @@ def solve(
         How many values to draw.
     seed
         Where the draw starts: the same seed draws the same values.
-    cost
-        What a budget r costs an owner of value v: v r, v r^2, exp(v r) - 1, or exp(v r).
     entry_cost
         What taking part costs before the first unit of budget: a number or FILE[:COLUMN].
     caps
         Each owner's largest budget: a number or FILE[:COLUMN].
     reward
         The total reward, or `best`: the one that is best for the buyer.
-    accuracy
-        The model of the accuracy that budgets buy: the paper's mean over participants; its mean
-        over the whole population; the noise of the plain average; of the precision-weighted one.
     chance
         The accuracy of a guess.
     ceiling
@@ -109,6 +112,8 @@ def solve(
     rows
         How many participants the table shows, the largest budgets first.
     """
+    COSTS.choose(cost)
+    ACCURACY_MODELS.choose(accuracy)
     people = owners_of(values, uniform, owners, seed, names)
     if isinstance(people.data, Stream):
         _refuse_unstreamed(

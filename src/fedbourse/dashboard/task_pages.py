@@ -12,6 +12,7 @@ from fedbourse.dashboard.owner_pages import owner_part
 from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
+from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.market import documents
 from fedbourse.market.records import State
 from fedbourse.tasks.incentives import incentive
@@ -38,6 +39,7 @@ def task_page(context: PageContextDep, task: TaskId) -> Response:
             "log": view.log(task),
             "fund": view.card(task).fund,
             "incentive": incentive(record.card),
+            "mechanism": MECHANISMS.description(record.card.compensation),
             "is_buyer": caller is not None and caller.party == record.buyer,
         }
         for part in _PARTS:

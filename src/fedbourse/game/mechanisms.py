@@ -149,7 +149,7 @@ MECHANISMS: Registry[Mechanism] = Registry(
     Choice(
         "proportional",
         "in proportion to budgets",
-        "each owner is paid R times its part of all budgets: the paper's compensation function",
+        "who sells twice the budget is paid twice as much",
         proportional,
     ),
     group="mechanisms",

@@ -1,8 +1,8 @@
 """What every command of the market shares: key, clock, salts, the log, and money for a task.
 
-The commands themselves are functions in ``buying``, ``selling``, ``price_discovery``,
-``training`` and ``scheduler``. Each takes the market, a transaction and the caller,
-checks them against the table of ``lifecycle``, and leaves an event in the task's log.
+The commands themselves are functions in ``commands`` and ``price_discovery``. Each takes the
+market, a transaction and the caller, checks them against the table of ``lifecycle``, and leaves an
+event in the task's log.
 """
 
 from __future__ import annotations

@@ -162,10 +162,10 @@ def shared_pay(
         for name in names:
             weights[name] += multiple // total
     exact = {name: reward * payments[name] * weight for name, weight in weights.items()}
-    tx = rounds * multiple
-    pay = {name: amount // tx for name, amount in exact.items()}
-    left = sum(exact.values()) // tx - sum(pay.values())
-    by_remainder = sorted(exact, key=lambda name: (-(exact[name] % tx), name))
+    denominator = rounds * multiple
+    pay = {name: amount // denominator for name, amount in exact.items()}
+    left = sum(exact.values()) // denominator - sum(pay.values())
+    by_remainder = sorted(exact, key=lambda name: (-(exact[name] % denominator), name))
     for name in by_remainder[:left]:
         pay[name] += 1
     return pay

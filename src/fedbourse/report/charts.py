@@ -78,7 +78,7 @@ def predicted_and_measured(report: Mapping[str, Any]) -> Markup:
 
 
 def pay_and_budget(report: Mapping[str, Any]) -> Markup:
-    """Draw each participant's pay against its budget: a straight line, for pay is proportional."""
+    """Draw each participant's pay against its budget: a straight line where pay is proportional."""
     sellers = [owner for owner in report["owners"] if owner["budget"] is not None]
     budgets = [owner["budget"] for owner in sellers]
     pays = [owner["payment_micro"] / 1e6 for owner in sellers]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.learning.aggregation import AGGREGATIONS
-from fedbourse.study.figures import LOOKS, STYLE, need_matplotlib, save_figure
+from fedbourse.study.figures import STYLE, look_of, need_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def _panel(axes: Axes, points: list[Point]) -> None:
         zorder=3,
     )
     for name in ACCURACY_MODELS:
-        colour, dashes, marker = LOOKS[name]
+        colour, dashes, marker = look_of(name)
         axes.plot(
             x,
             [100 * point.predicted[name] for point in points],

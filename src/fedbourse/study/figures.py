@@ -29,6 +29,7 @@ LOOKS = {
     "mean": ("#000000", "-", "o"),
     "spread": ("#666666", "--", "v"),
 }
+_OTHER_LOOKS = (("#CC79A7", "-", "P"), ("#56B4E9", "--", "X"), ("#F0E442", "-.", "*"))
 STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -70,6 +71,14 @@ def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
     return written
 
 
+def look_of(name: str) -> tuple[str, str, str]:
+    """Return colour, dashes and marker of a line; accuracy models that packages add have some."""
+    if name in LOOKS:
+        return LOOKS[name]
+    others = [model for model in ACCURACY_MODELS if model not in LOOKS]
+    return _OTHER_LOOKS[others.index(name) % len(_OTHER_LOOKS)]
+
+
 def _caption(study: PaperStudy) -> str:
     return f"lines: means of {study.draws} draws, seed {study.seed}; bands: 10th to 90th percentile"
 
@@ -100,7 +109,7 @@ def _line(axes: Axes, outcomes: list[PaperOutcome], metric: str, *, label: str, 
     """Draw the mean over draws, and a band from the 10th to the 90th percentile."""
     x = [o.sweep.parameter(o.setting) for o in outcomes]
     rows = [o.metrics[metric] for o in outcomes]
-    colour, dashes, marker = LOOKS[look]
+    colour, dashes, marker = look_of(look)
     low, high = np.quantile(rows, (0.1, 0.9), axis=1)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     means = [float(row.mean()) for row in rows]

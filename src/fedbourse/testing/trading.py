@@ -240,7 +240,7 @@ class Trading:
         """Fetch what an auditor, an owner, or a stranger (None) may see, as JSON gives it."""
         with self.store.read() as tx:
             task = tx.task(task_id)
-            found = {
+            records = {
                 "task": documents.task_document(task),
                 "card": task.card.document,
                 "events": tx.events(task_id, limit=10_000),
@@ -250,23 +250,23 @@ class Trading:
                 own = plain(view.participation(task_id))
                 if own["allocation"]:
                     own["proof"] = view.proof(task_id)
-                found["own"] = own
+                records["own"] = own
             elif viewer is not None:
                 view = View(self.market, tx, viewer)
                 everybody = view.everybody(task_id, after="", limit=100_000)
                 entries = tx.entries(account=escrow(task_id), limit=100_000)
-                found["owners"] = everybody.owners
-                found["entries"] = entries
-                found["escrow_micro"] = tx.balance(escrow(task_id))
+                records["owners"] = everybody.owners
+                records["entries"] = entries
+                records["escrow_micro"] = tx.balance(escrow(task_id))
                 begun = min(task.round + 1, task.card.rounds)
-                found["updates"] = [
+                records["updates"] = [
                     view.updates(task_id, round=number, after="", limit=100_000).updates
                     for number in range(begun if trained(tx, task) else 0)
                 ]
-        found = json.loads(canonical(found))
-        if "updates" in found:
-            found["updates"] = dict(enumerate(found["updates"]))
-        return found
+        records = json.loads(canonical(records))
+        if "updates" in records:
+            records["updates"] = dict(enumerate(records["updates"]))
+        return records
 
     def completed(self, owners, *, absent=(), **changes) -> Task:
         """Let everybody who was chosen answer every round, but (round, owner) in ``absent``."""

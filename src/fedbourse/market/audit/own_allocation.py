@@ -48,10 +48,12 @@ def check_own_allocation(records: TaskRecords) -> str:
 
 
 def check_own_payment(records: TaskRecords) -> str:
-    """The owner's payment is R r/P."""
+    """The owner's payment is R r/P, where the card pays in proportion to budgets."""
     allocation, settled = own_part(records, "allocation"), records.settled
     if allocation["budget"] is None:
         raise Unseen("your budget was erased")
+    if records.card.compensation != "proportional":
+        raise Unseen("under this compensation it takes all budgets; auditors recompute it")
     share = Fraction(allocation["budget"]) / Fraction(settled["total_budget"])
     reward = settled_reward(records)
     exact = reward * share

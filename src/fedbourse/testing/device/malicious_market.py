@@ -105,7 +105,7 @@ class MaliciousMarket:
         self.updates: list[tuple[int, bytes]] = []
         """Every body that ever came: its round, and all of it."""
         self.paid: dict[int, dict[str, Any]] = {}
-        self.asked: dict[int, str] = {}
+        self.request_hashes: dict[int, str] = {}
         self.keys: dict[str, list[str]] = defaultdict(list)
         """The idempotency keys of all writes, by the last part of their paths."""
         self.ticks, self.withdrawals = 1, 0
@@ -139,7 +139,7 @@ class MaliciousMarket:
 
     # what it says
 
-    def update(self, method: str, path: str, request: dict[str, str], body: bytes) -> Any:
+    def respond(self, method: str, path: str, request: dict[str, str], body: bytes) -> Any:
         """Return the response to a request."""
         with self._lock:
             *_, last = path.split("/")
@@ -364,30 +364,32 @@ class MaliciousMarket:
         if self.state != "training":
             return problem("Conflict", 409)
         number = len(self.paid)
-        asked = self._said("round-request", Asked(number, model_of(number)))
-        if isinstance(asked, Raw):
-            return asked
-        if "round-request" not in self.cheats and asked.round <= int(request["after"]):
+        round_request = self._said("round-request", Asked(number, model_of(number)))
+        if isinstance(round_request, Raw):
+            return round_request
+        if "round-request" not in self.cheats and round_request.round <= int(request["after"]):
             time.sleep(0.02)
             return Raw(status=204)
         message = round_request_message(
             task=TASK,
             card=self.card.digest,
-            round=asked.round,
-            model_hash=hashlib.sha256(asked.model).hexdigest(),
-            deadline_ms=asked.deadline_ms,
-            previous=asked.previous,
+            round=round_request.round,
+            model_hash=hashlib.sha256(round_request.model).hexdigest(),
+            deadline_ms=round_request.deadline_ms,
+            previous=round_request.previous,
         )
-        self.asked[asked.round] = digest(message)
+        self.request_hashes[round_request.round] = digest(message)
         headers = {
-            "Fedbourse-Round": str(asked.round),
+            "Fedbourse-Round": str(round_request.round),
             "Fedbourse-Request": digest(message),
-            "Fedbourse-Previous": asked.previous,
-            "Fedbourse-Deadline": str(asked.deadline_ms),
+            "Fedbourse-Previous": round_request.previous,
+            "Fedbourse-Deadline": str(round_request.deadline_ms),
             "Fedbourse-Signature": self._signed("round-request", message),
             "Fedbourse-Left-Ms": "60000",
         }
-        return self._said("response", Raw(asked.model, headers=self._said("headers", headers)))
+        return self._said(
+            "response", Raw(round_request.model, headers=self._said("headers", headers))
+        )
 
     def _take(self, path: str, _: Any, body: bytes) -> Any:
         number = int(path.split("/")[-2])
@@ -397,7 +399,7 @@ class MaliciousMarket:
             round=number,
             owner=OWNER,
             vector_hash=hashlib.sha256(body).hexdigest(),
-            request=self.asked[number],
+            request=self.request_hashes[number],
         )
         delivered = len(self.paid) + (number not in self.paid)
         receipt = self._said(
@@ -426,31 +428,33 @@ def problem(code: str, status: int) -> Raw:
 
 class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
-        path, _, request = self.path.partition("?")
-        asked = dict(part.split("=", 1) for part in request.split("&") if part)
+        path, _, query = self.path.partition("?")
+        parameters = dict(part.split("=", 1) for part in query.split("&") if part)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if key := self.headers.get("Idempotency-Key"):
             self.server.market.keys[path.split("/")[-1]].append(key)  # type: ignore
-        said = self.server.market.update(self.command, path, asked, body)  # type: ignore
-        if not isinstance(said, Raw):
-            said = Raw(json.dumps(said).encode(), headers={"Content-Type": "application/json"})
-        if said.pieces is not None:
-            self._send_pieces(said)
+        response = self.server.market.respond(self.command, path, parameters, body)  # type: ignore
+        if not isinstance(response, Raw):
+            response = Raw(
+                json.dumps(response).encode(), headers={"Content-Type": "application/json"}
+            )
+        if response.pieces is not None:
+            self._send_pieces(response)
             return
-        if said.after_s and self.server.ending.wait(said.after_s):  # type: ignore
+        if response.after_s and self.server.ending.wait(response.after_s):  # type: ignore
             return
-        self.send_response(said.status)
-        for name, text in {"Content-Length": str(len(said.body)), **said.headers}.items():
+        self.send_response(response.status)
+        for name, text in {"Content-Length": str(len(response.body)), **response.headers}.items():
             self.send_header(name, text)
         self.end_headers()
         with suppress(OSError):  # the device has read enough
-            self.wfile.write(said.body)
+            self.wfile.write(response.body)
 
-    def _send_pieces(self, said: Raw) -> None:
+    def _send_pieces(self, response: Raw) -> None:
         market, ending = self.server.market, self.server.ending  # type: ignore
         self.close_connection = True
-        for piece in said.pieces() if said.pieces else ():
-            if ending.wait(said.drip_s) or market.sent > SENT_MAX:
+        for piece in response.pieces() if response.pieces else ():
+            if ending.wait(response.drip_s) or market.sent > SENT_MAX:
                 return
             try:
                 self.wfile.write(piece)

@@ -55,8 +55,8 @@ class Outcome:
     @property
     def sentences(self) -> str:
         """All that the device told in words."""
-        told = [str(event.get("sentence", "")) for event in self.events]
-        return "\n".join([*told, str(self.error or "")])
+        sentences = [str(event.get("sentence", "")) for event in self.events]
+        return "\n".join([*sentences, str(self.error or "")])
 
     @property
     def spent(self) -> Fraction:
@@ -68,8 +68,8 @@ class Outcome:
 
 def joined(folder: Path, market: MaliciousMarket, **settings: Any) -> Path:
     """Make a device that has joined the market's task."""
-    kept = {"value": 1.0, "lifetime_cap": 5.0, **settings}
-    with Agent.create(folder, DeviceSettings(**kept), data=Data()) as agent:
+    options = {"value": 1.0, "lifetime_cap": 5.0, **settings}
+    with Agent.create(folder, DeviceSettings(**options), data=Data()) as agent:
         agent.enrol(market.url, "fbe_token")
         agent.join(agent.tasks("open")[0]["task"])
     return folder

@@ -128,8 +128,8 @@ def _charge_after_send(guard: Filter, round_request: RoundRequest, draw: Draw, s
 
 
 def _store_after_send(guard: Filter, round_request: RoundRequest, draw: Draw, send: Send) -> None:
-    kept = guard.charge(round_request, cost=0.0)
-    update = draw() if kept is None else kept
+    stored = guard.charge(round_request, cost=0.0)
+    update = draw() if stored is None else stored
     send(update)
     guard.keep(round_request, update)
 

@@ -196,9 +196,9 @@ def live(life: Life) -> None:
     with agent:
         if not agent.deals.markets():
             _patiently(lambda: agent.enrol(life.url, life.token))
-        known = {deal.task for deal in agent.deals.deals()}
+        joined = {deal.task for deal in agent.deals.deals()}
         for task in life.tasks:
-            if task not in known:
+            if task not in joined:
                 _patiently(partial(_join, agent, task))
         agent.run()
 
@@ -262,15 +262,15 @@ def main() -> None:
         importlib.import_module(lazily)
     gc.freeze()  # a child that looks through all this would copy it
     for line in sys.stdin:
-        asked = json.loads(line)
-        if asked["do"] == "start":
-            update: int | None = start(Life(**asked["life"]))
+        command = json.loads(line)
+        if command["do"] == "start":
+            reply: int | None = start(Life(**command["life"]))
         else:
-            if asked["do"] == "kill":
-                os.kill(asked["pid"], signal.SIGKILL)
-            found, status = os.waitpid(asked["pid"], 0 if asked["do"] == "kill" else os.WNOHANG)
-            update = os.waitstatus_to_exitcode(status) if found else None
-        print(json.dumps(update), flush=True)
+            if command["do"] == "kill":
+                os.kill(command["pid"], signal.SIGKILL)
+            pid, status = os.waitpid(command["pid"], 0 if command["do"] == "kill" else os.WNOHANG)
+            reply = os.waitstatus_to_exitcode(status) if pid else None
+        print(json.dumps(reply), flush=True)
 
 
 def life_document(life: Life) -> dict[str, Any]:

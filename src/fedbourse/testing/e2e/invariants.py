@@ -201,9 +201,9 @@ def _money(
 
 
 def _payouts(records: Records) -> Iterable[str]:
-    transfers, known = records.by("transfers", "id"), records.by("payouts", "id")
+    transfers, payouts = records.by("transfers", "id"), records.by("payouts", "id")
     after = Counter(line["id"] for line in records.paid_after)
-    for id, payout in known.items():
+    for id, payout in payouts.items():
         transfer = transfers.get(f"withdrawal/{id}")
         if transfer is None or (transfer["debit"], transfer["amount"]) != (
             payout["party"],
@@ -218,18 +218,18 @@ def _payouts(records: Records) -> Iterable[str]:
         if len(steps) != payout["steps"] + 1:
             yield f"payout {id} has {len(steps)} steps, and counts {payout['steps']}"
     on_its_way = sum(
-        row["amount"] for row in known.values() if row["state"] not in ("confirmed", "returned")
+        row["amount"] for row in payouts.values() if row["state"] not in ("confirmed", "returned")
     )
     if records.balances.get("payouts", 0) != on_its_way:
         yield f"pay-outs of {on_its_way} are on their way, and the account holds another sum"
     left = [id for id in transfers if id.startswith("withdrawal/")]
-    if len(left) != len(known):
-        yield f"{len(left)} withdrawals, and {len(known)} payouts"
+    if len(left) != len(payouts):
+        yield f"{len(left)} withdrawals, and {len(payouts)} payouts"
     yield from (f"payout {id} was handed over {n} times" for id, n in after.items() if n > 1)
     yield from (
         f"payout {line['id']} was handed over, and never left the books"
         for line in records.paid_before
-        if line["id"] not in known
+        if line["id"] not in payouts
     )
 
 
@@ -245,12 +245,12 @@ _PUTS = frozenset({"interest", "plan", "update"})
 
 def lost(records: Records, acknowledged: Iterable[Acknowledged]) -> list[str]:
     """Return a sentence for each acknowledged write whose effect or response is not there."""
-    kept = records.by("responses", "caller", "key")
+    responses = records.by("responses", "caller", "key")
     checks = _effects(records)
     erased = {(row["task"], row["owner"]) for row in records.tables["interests"] if not row["salt"]}
     broken = []
     for each in acknowledged:
-        row = kept.get((each.caller, each.key))
+        row = responses.get((each.caller, each.key))
         task = each.document.get("receipt", each.document).get("task")
         if each.kind != "erase" and (task, each.caller) in erased:
             if row is not None:

@@ -109,11 +109,11 @@ class Steps:
     def _statement(
         self, connection: Any, _: object, text: str, __: object, context: Any, ___: object
     ) -> None:
-        found = _WRITES.match(text)
-        if not found:
+        write = _WRITES.match(text)
+        if not write:
             return
         step = connection.info.setdefault("step", _Step())
-        step.writes.append(f"{found[1].split()[0]} {found[2]}")
+        step.writes.append(f"{write[1].split()[0]} {write[2]}")
         given = getattr(context, "compiled_parameters", None) or [{}]
         step.name = step.name or _name(step.writes[-1], given[0])
         if len(step.writes) == self._struck[step.name].get("before"):
@@ -318,24 +318,24 @@ def main() -> None:
     gc.freeze()  # a child that looks through all this would copy it
     process = 0
     for line in sys.stdin:
-        asked = json.loads(line)
-        update: dict[str, Any] = {}
-        if asked["do"] == "start":
-            process, told = start(Life(**asked["life"]), routes)
-            with os.fdopen(told) as pipe:
-                said = pipe.readline()
-            update = {"pid": process, "ready": json.loads(said) if said else None}
-            if not said:
-                update["code"], process = _ended(process, wait=True), 0
-        elif asked["do"] == "kill":
+        command = json.loads(line)
+        reply: dict[str, Any] = {}
+        if command["do"] == "start":
+            process, ready_pipe = start(Life(**command["life"]), routes)
+            with os.fdopen(ready_pipe) as pipe:
+                line_read = pipe.readline()
+            reply = {"pid": process, "ready": json.loads(line_read) if line_read else None}
+            if not line_read:
+                reply["code"], process = _ended(process, wait=True), 0
+        elif command["do"] == "kill":
             if process:
                 os.kill(process, signal.SIGKILL)
-            update["code"] = _ended(process, wait=True) if process else None
+            reply["code"] = _ended(process, wait=True) if process else None
             process = 0
         else:
-            update["code"] = _ended(process, wait=False) if process else -signal.SIGKILL
-            process = 0 if update["code"] is not None else process
-        print(json.dumps(update), flush=True)
+            reply["code"] = _ended(process, wait=False) if process else -signal.SIGKILL
+            process = 0 if reply["code"] is not None else process
+        print(json.dumps(reply), flush=True)
     if process:
         os.kill(process, signal.SIGKILL)
 

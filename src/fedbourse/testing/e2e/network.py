@@ -93,7 +93,7 @@ class Supervisee:
     owner: str
     pid: int | None = None
     starts: int = 0
-    known: tuple[str, ...] = ()
+    tasks_at_start: tuple[str, ...] = ()
     """The tasks that it was started with."""
     done: bool = False
 
@@ -200,11 +200,11 @@ class Network:
                 self._ended(device, code)
                 self.check()
             if not device.done:
-                device.starts, device.known = device.starts + 1, device.life.tasks
+                device.starts, device.tasks_at_start = device.starts + 1, device.life.tasks
                 device.pid = self._forks.ask("start", life=life_document(device.life))
 
     def _ended(self, device: Supervisee, code: int) -> None:
-        device.done = code == 0 and device.known == device.life.tasks
+        device.done = code == 0 and device.tasks_at_start == device.life.tasks
         log = (device.path / LOG).read_text()[-3000:] if (device.path / LOG).exists() else ""
         assert code in (0, -signal.SIGKILL), f"{device.owner} ended by itself, with {code}: {log}"
 
@@ -257,8 +257,8 @@ class Network:
             wrong += [check for check in verify_task(**seen) if check.passed is False]
             for device in self.devices:
                 with Agent(device.path / "device", data=lambda card: ([], [])) as agent:
-                    found = self.market.patiently(partial(agent.verify, task))
-                wrong += [(device.owner, check) for check in found if check.passed is False]
+                    checks = self.market.patiently(partial(agent.verify, task))
+                wrong += [(device.owner, check) for check in checks if check.passed is False]
         return wrong
 
     def strikes(self) -> set[tuple[int, str, str]]:

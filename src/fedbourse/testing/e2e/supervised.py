@@ -134,13 +134,13 @@ class Supervised:
         """Start the server, again and again where it is struck while it starts."""
         while True:
             self.starts += 1
-            told = self._forks.ask("start", life=life_document(self.life))
-            if told["ready"]:
-                assert self.market_key in ("", told["ready"]["key"])
-                self.market_key = told["ready"]["key"]
+            reply = self._forks.ask("start", life=life_document(self.life))
+            if reply["ready"]:
+                assert self.market_key in ("", reply["ready"]["key"])
+                self.market_key = reply["ready"]["key"]
                 return
             if not self._mend_database():
-                self._check_end(told["code"])
+                self._check_end(reply["code"])
 
     def mend(self, _: float = 0.0) -> None:
         """Find out why there was no response, and put it right; then all invariants must hold."""
@@ -194,9 +194,9 @@ class Supervised:
 
     def check(self) -> Records:
         """Compare the records with the invariants, and with all that was acknowledged before."""
-        told = list(self.acknowledged)
+        acknowledged = list(self.acknowledged)
         records = self.records()
-        broken = [*broken_invariants(records), *lost(records, told)]
+        broken = [*broken_invariants(records), *lost(records, acknowledged)]
         if broken:
             raise InvariantBroken("; ".join(broken[:5]))
         self.checks += 1
