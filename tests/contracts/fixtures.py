@@ -482,13 +482,16 @@ class _Scripted(MarketClient):
         return self.round_requests.pop(0) if self.round_requests else None
 
     def update(
-        self, deal: Deal, request: SignedRequest, vector: bytes, *, delivered: Any
+        self, deal: Deal, request: SignedRequest, vector: bytes, *, delivered: Any, released: int
     ) -> dict[str, Any]:
         self.updates.append(vector)
         if self.lost:
             self._agent.stop.set()
             raise Unreachable("the receipt was lost")
-        return {"receipt": {"round": request.round, "delivered": delivered[0], "earned_micro": 0}}
+        return {"receipt": {"round": request.round, "delivered": delivered[0], **_UNPAID}}
+
+
+_UNPAID = {"earned_micro": 0, "held_micro": 0}
 
 
 @dataclass

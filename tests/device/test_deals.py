@@ -32,7 +32,7 @@ SIGNED = replace(
     DEAL, state="signed", terms={"terms": TERMS, "market_signature": "m", "signature": "s"}
 )
 MARKET = KnownMarket(key=KEY, server="http://127.0.0.1:1", device="d", owner=OWNER)
-RECEIPT = {"receipt": {"round": 0, "earned_micro": 5}, "market_signature": "s"}
+RECEIPT = {"receipt": {"round": 0, "earned_micro": 5, "held_micro": 0}, "market_signature": "s"}
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_without_terms_nothing_is_agreed() -> None:
 def test_the_first_receipt_counts(deals: Deals) -> None:
     delivered(deals, 0, 1)
     deals.keep_receipt(SIGNED, 0, RECEIPT)
-    deals.keep_receipt(SIGNED, 0, {"receipt": {"round": 0, "earned_micro": 9}})
+    deals.keep_receipt(SIGNED, 0, {"receipt": {"round": 0, "earned_micro": 9, "held_micro": 0}})
     first, second = deals.delivered(SIGNED)
     assert (first.round, first.receipt) == (0, RECEIPT)
     assert (second.round, second.receipt) == (1, None)

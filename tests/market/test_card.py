@@ -7,6 +7,7 @@ import pytest
 
 from fedbourse.errors import InvalidInput
 from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
+from fedbourse.tasks.evidence import EvidenceSpec
 from fedbourse.tasks.layout import Column, Layout
 
 GOOD = {
@@ -39,6 +40,7 @@ GOOD = {
     "deadlines": Deadlines(),
     "validation": "",
     "layout": None,
+    "evidence": None,
     "version": 2,
 }
 
@@ -64,6 +66,7 @@ def test_any_change_changes_the_hash() -> None:
         "min_participants": 3,
         "assumptions": Assumptions(accuracy_value=21.0),
         "deadlines": Deadlines(round_s=1.0),
+        "evidence": EvidenceSpec(reference="0" * 64, records=10),
         "validation": "x",
         "step_size": 2.0,
         "rounds": 6,

@@ -57,12 +57,13 @@ def test_the_buyers_report_holds_totals_only(trading) -> None:
         "offered": 0,
         "signed": 0,
         "declined": 0,
+        "dismissed": 0,
     }
     task = trading.signed(owners, trading.play(owners[1:], trading.task(task.id)))
     trading.update(owners[1], task)
     report = trading.shown(View.report, BUYER, task.id)
     pay = [allocation.payment for allocation in trading.allocations(task.id)]
-    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0}
+    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0, "dismissed": 0}
     closed = {"held": R, "released": 0, "refunded": 0, "fund": 0, "earned": 0, "escrow": R}
     assert report["money_micro"] == closed
     audited = trading.shown(View.report, AUDITOR, task.id)

@@ -97,6 +97,7 @@ def arguments(parameters, trading, who, task, owners) -> dict:
         "previous": task.offer or task.card.digest,
         "round": task.round,
         "body": body,
+        "content": body,
         "accept": False,
         "terms_digest": "",
         "signature": "",

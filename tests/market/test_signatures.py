@@ -116,6 +116,8 @@ def test_an_owners_record_is_signed_for_it_alone(trading) -> None:
             allocation=allocation,
             terms=participation["terms"] and participation["terms"]["digest"],
             exit=None,
+            earned_micro=0,
+            held_micro=0,
         )
         assert verified(KEY.public, canonical(message), participation["signature"])
         assert participation["sequence"] == task.last_sequence

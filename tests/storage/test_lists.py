@@ -138,10 +138,10 @@ def test_an_owners_earnings_are_those_of_all_its_lines(store: SqlStore) -> None:
                 tx.put_interest(an_interest(owner, task=task))
         tx.add_allocations([a_line(ANN), a_line(BOB, position=1), a_line(ANN, task=other)])
         assert tx.earned(ANN) == 0
-        tx.deliver(TASK, ANN, delivered=1, earned=3)
-        tx.deliver(other, ANN, delivered=1, earned=2)
+        tx.deliver(TASK, ANN, delivered=1, earned=3, held=0)
+        tx.deliver(other, ANN, delivered=1, earned=2, held=0)
         tx.earn(other, ANN, 5)
-        tx.deliver(TASK, BOB, delivered=1, earned=1)
+        tx.deliver(TASK, BOB, delivered=1, earned=1, held=0)
         assert [tx.earned(owner) for owner in (ANN, BOB, "owner:zed")] == [10, 1, 0]
         tx.erase(TASK, ANN)
         assert tx.earned(ANN) == 10

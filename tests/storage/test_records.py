@@ -108,7 +108,7 @@ def test_what_is_not_there_is_not_found(store: SqlStore) -> None:
             lambda: tx.round("none", 0),
             lambda: tx.close_round("none", 0, at_ms=1, updates=0),
             lambda: tx.decide_allocation("none", ANN, "signed"),
-            lambda: tx.deliver("none", ANN, delivered=1, earned=1),
+            lambda: tx.deliver("none", ANN, delivered=1, earned=1, held=0),
             lambda: tx.earn("none", ANN, 1),
             lambda: tx.payout("none"),
             lambda: tx.revoke_token("none", at_ms=1),
@@ -294,7 +294,7 @@ def test_lines_are_decided_paid_dropped_and_erased(store: SqlStore) -> None:
         tx.add_allocations([])
         tx.decide_allocation(TASK, ANN, "signed", signature="sig")
         tx.decide_allocation(TASK, BOB, "declined")
-        tx.deliver(TASK, ANN, delivered=3, earned=4)
+        tx.deliver(TASK, ANN, delivered=3, earned=4, held=0)
         tx.earn(TASK, ANN, 2)
         tx.earn(TASK, CAT, 9)
         rows = [

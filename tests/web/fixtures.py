@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+import numpy as np
 from sqlalchemy import select
 
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import NotFound
+from fedbourse.learning.records import Records
 from fedbourse.market.commands import access, payouts
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
@@ -26,6 +28,7 @@ from fedbourse.protocol.signatures import Request, sign_request
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import metadata
 from fedbourse.tasks.card import Deadlines
+from fedbourse.tasks.evidence import EvidenceSpec, reference_file, reference_hash
 from fedbourse.testing.databases import fresh_url, new_template
 from fedbourse.testing.trading import BUYER, OPERATOR, Trading, card, noise
 from fedbourse.web.app import create_app
@@ -123,6 +126,19 @@ def dump(store):
         }
 
 
+def _reference() -> bytes:
+    rng = np.random.default_rng(5)
+    features = np.column_stack([rng.normal(size=(20, 2)), np.ones(20)])
+    return reference_file(Records(features, np.arange(20.0) % 2, 2), salt=bytes(32))
+
+
+REFERENCE = _reference()
+EVIDENCE = {
+    "evidence": EvidenceSpec(reference=reference_hash(REFERENCE), records=20),
+    "reference": REFERENCE,
+}
+
+
 class World:
     """All of it."""
 
@@ -198,7 +214,8 @@ class World:
     def whole(self):
         """Make all that is otherwise made when it is first asked for."""
         assert [getattr(self, name).state.value for name in STATES] == list(STATES)
-        assert self.second_draft.id != self.draft.id
+        assert len({self.second_draft.id, self.draft.id, self.unjudged.id}) == 3
+        assert self.judged.state is State.COMPLETED
         assert self.enrolment != self.token_id
         assert len(self.sent) == 2
         return self
@@ -252,6 +269,17 @@ class World:
     @cached_property
     def completed(self):
         return self.trading.completed(self.owners, report=True, rounds=2)
+
+    @cached_property
+    def judged(self):
+        """A task with evidence that has ended."""
+        return self.trading.completed(self.owners, report=True, rounds=2, **EVIDENCE)
+
+    @cached_property
+    def unjudged(self):
+        """A draft with evidence, whose reference is still to come."""
+        items = {name: item for name, item in EVIDENCE.items() if name != "reference"}
+        return self.trading.do(buyer_commands.create, BUYER, card(**items))
 
     @cached_property
     def token_id(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from web.fixtures import World, asked
+from web.fixtures import REFERENCE, World, asked
 
 EVERYBODY = frozenset(
     {
@@ -85,6 +85,18 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/head"): Entry(ITS_BUYER | READERS, "buyer", task("draft", "/head")),
     # A stream of a draft would not end; that of a task that has ended is everybody's.
     ("GET", "/v1/tasks/{task}/stream"): Entry(EVERYBODY, "stranger", task("completed", "/stream")),
+    ("PUT", "/v1/tasks/{task}/reference"): Entry(
+        ITS_BUYER, "buyer", task("unjudged", "/reference"), lambda world: REFERENCE
+    ),
+    ("GET", "/v1/tasks/{task}/reference"): Entry(
+        ITS_BUYER | READERS, "buyer", task("judged", "/reference")
+    ),
+    ("GET", "/v1/tasks/{task}/evidence"): Entry(
+        ITS_BUYER | ITS_OWNER | READERS, "buyer", task("judged", "/evidence")
+    ),
+    ("GET", "/v1/tasks/{task}/rounds/{number}/kept"): Entry(
+        READERS, "auditor", task("judged", "/rounds/0/kept")
+    ),
     ("GET", "/v1/tasks/{task}/report"): Entry(
         ITS_BUYER | READERS, "buyer", task("completed", "/report")
     ),

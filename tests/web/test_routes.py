@@ -42,7 +42,8 @@ class Device:
         participation = self.http.get(f"/v1/tasks/{task['task']}/participation")
         zero_from = participation["interest"]["zero_from"]
         if zero_from is not None and zero_from <= task["total_budget"]:
-            return participation["plan"] | {"tick": task["tick"]}
+            # Not the plan: the task may be settled by now, at a tick that nobody asked it about.
+            return participation["replies"][-1] | {"tick": task["tick"]}
         share = share_at(self.value, task["total_budget"], reward=task["reward_micro"] / CREDITS)
         reply = {"tick": task["tick"], "previous": task["offer"]}
         budget = share * task["total_budget"]

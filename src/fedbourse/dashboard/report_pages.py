@@ -96,7 +96,7 @@ def served_report(view: View, task_id: str) -> Document:
     task, log = reported_task(view, task_id), view.log(task_id)
     assert log.signed is not None
     assert log.settlement is not None
-    trained = [each for each in view.allocations(task.id) if each.state == "signed"]
+    trained = [each for each in view.allocations(task.id) if each.trained]
     shown = [_owner(task, each) for each in trained[:OWNERS_SHOWN]]
     budgets = [owner["budget"] for owner in shown if owner["budget"] is not None]
     return {

@@ -14,7 +14,7 @@ from fedbourse.protocol.rotation import keys_since
 from fedbourse.tasks.card import TaskCard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fedbourse.device.bidding_strategy import BiddingStrategy
     from fedbourse.privacy.terms import Terms
@@ -103,6 +103,9 @@ class Deal:
     """The last event of the task's log that the device acted on."""
     last_hash: str = ""
     """That event's hash."""
+    final: dict[str, Any] | None = None
+    """What the market signed at the end, where evidence held pay: the allocation's state,
+    earned_micro and held_micro."""
 
     @property
     def is_live(self) -> bool:
@@ -136,6 +139,18 @@ class Deal:
     def payment(self) -> int:
         """Return what all rounds together bring, in micro-credits; 0 before terms are signed."""
         return int(self.terms["terms"]["payment_micro"]) if self.terms else 0
+
+    def released(self, round: int, delivered: Iterable[Delivered]) -> int:
+        """Return how many updates with a receipt lie before the block of rounds that this is in.
+
+        Evidence holds the pay of one block at a time; without it nothing is held.
+        """
+        evidence, rounds = self.card.evidence, self.card.rounds
+        receipts = [each.round for each in delivered if each.receipt is not None]
+        if evidence is None:
+            return 0
+        block = evidence.block_of(round, rounds=rounds)
+        return sum(evidence.block_of(each, rounds=rounds) < block for each in receipts)
 
     def privacy(self, terms: Mapping[str, Any]) -> Terms:
         """Return what the filter holds this deal to under some terms."""

@@ -27,6 +27,7 @@ from fedbourse.errors import (
 )
 from fedbourse.learning.update_check import fits_float32
 from fedbourse.protocol.bounds import LOOKS_BURST, LOOKS_PER_S, Pace
+from fedbourse.protocol.messages import earned
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 
 if TYPE_CHECKING:
@@ -253,11 +254,33 @@ class DealWorker:
         if self.deal.state == "signed":
             try:
                 self._own_responder().unpaid()
+                if self.deal.card.evidence is not None:
+                    self._keep_final()
             except Refused as refusal:
                 self._owner.deals.refused(self.deal, None, refusal)
         self._live.reservations.free()
         self._live.change(state="ended", outcome=state)
         self._live.tell("ended", outcome=state)
+
+    def _keep_final(self) -> None:
+        """Store what the market says, signed, of the pay that evidence held."""
+        allocation = self._live.participation()["allocation"] or {}
+        names = ("state", "earned_micro", "held_micro")
+        final = {name: allocation.get(name) for name in names}
+        self._live.change(final=final)
+        if final["state"] == "dismissed":
+            sentence = "the market asked for no more updates, and did not pay what was held"
+            self._live.tell("dismissed", sentence=sentence, **final)
+            return
+        paid, _ = self._owner.deals.unpaid(self.deal)
+        due = earned(self.deal.payment, delivered=paid, rounds=self.deal.card.rounds)
+        if final["held_micro"] or (final["earned_micro"] or 0) < due:
+            raise Refused(
+                "held",
+                f"the task has ended, and the market says that {final['earned_micro']} "
+                f"micro-credits are earned and {final['held_micro']} of them held; {due} are due",
+            )
+        self._live.tell("released", **final)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -228,6 +228,7 @@ def _deal(document: dict[str, Any]) -> Deal:
 def _receipt(text: bytes) -> dict[str, Any]:
     signed: dict[str, Any] = json.loads(text)
     _ = signed["receipt"]["round"], int(signed["receipt"]["earned_micro"])
+    _ = int(signed["receipt"]["held_micro"])
     return signed
 
 

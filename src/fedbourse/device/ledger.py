@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbourse.device.deal import deal_name
 from fedbourse.privacy.loss import PrivacyLoss
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedbourse.device.deal import Deal, Refusal
     from fedbourse.device.deals import Deals
     from fedbourse.privacy.filter import Account, Filter
+
+
+_NOTHING = {"earned_micro": 0, "held_micro": 0}
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,9 @@ class SpendEntry:
     delivered: int
     receipts: int
     earned_micro: int
+    """What receipts say; at the end of a task with evidence, what the market says."""
+    held_micro: int
+    """The part of it that is held until evidence is decided on."""
 
     @property
     def samples(self) -> int:
@@ -77,6 +85,11 @@ class Ledger:
         """What all receipts together say was earned."""
         return sum(entry.earned_micro for entry in self.entries)
 
+    @property
+    def held_micro(self) -> int:
+        """What of that is held."""
+        return sum(entry.held_micro for entry in self.entries)
+
 
 def ledger_of(deals: Deals, guard: Filter) -> Ledger:
     """Return the ledger of a device's deals and its filter's accounts."""
@@ -98,6 +111,8 @@ def _entry(deal: Deal, deals: Deals, accounts: list[Account]) -> SpendEntry:
     receipts = [each.receipt for each in delivered if each.receipt is not None]
     spent = sum((account.spent for account in accounts), Fraction(0))
     current = [each for each in accounts if each.terms.task == deal.account]
+    receipt = max((each["receipt"] for each in receipts), key=_earned, default=_NOTHING)
+    money = deal.final or receipt
     return SpendEntry(
         deal=deal,
         budget=current[0].terms.rho if current else 0.0,
@@ -105,5 +120,10 @@ def _entry(deal: Deal, deals: Deals, accounts: list[Account]) -> SpendEntry:
         reserved=sum((account.committed for account in accounts), Fraction(0)) - spent,
         delivered=len(delivered),
         receipts=len(receipts),
-        earned_micro=max((each["receipt"]["earned_micro"] for each in receipts), default=0),
+        earned_micro=_earned(money),
+        held_micro=int(money["held_micro"] or 0),
     )
+
+
+def _earned(money: Mapping[str, Any]) -> int:
+    return int(money["earned_micro"] or 0)

@@ -144,8 +144,8 @@ class MarketClient:
     def participation(self, task: str) -> dict[str, Any]:
         """Return the market's record of this owner in a task.
 
-        All that a device acts on is signed by the market: the allocation's state, the terms, the
-        exit.
+        All that a device acts on is signed by the market: the allocation's state, what it has
+        earned and what of that is held, the terms, the exit.
         """
         record = checked_document(
             "record of this owner", self._signed.get(f"/v1/tasks/{task}/participation")
@@ -162,6 +162,8 @@ class MarketClient:
             allocation=None if allocation is None else allocation["state"],
             terms=None if offer is None else digest(offer.get("terms")),
             exit=None if exit is None else exit.get("reason"),
+            earned_micro=0 if allocation is None else allocation["earned_micro"],
+            held_micro=0 if allocation is None else allocation["held_micro"],
         )
         self._check_signed("the record of this owner", message, record["signature"])
         return record
@@ -291,11 +293,17 @@ class MarketClient:
             raise Refused("unsigned", str(error)) from None
 
     def update(
-        self, deal: Deal, request: SignedRequest, vector: bytes, *, delivered: tuple[int, int]
+        self,
+        deal: Deal,
+        request: SignedRequest,
+        vector: bytes,
+        *,
+        delivered: tuple[int, int],
+        released: int,
     ) -> dict[str, Any]:
         """Send an update and return its receipt, if it says what this update has earned.
 
-        ``delivered`` is how many updates the market may have counted, at least and at most.
+        ``delivered`` and ``released`` are as ``check_receipt`` has them.
         """
         path = f"/v1/tasks/{deal.task}/rounds/{request.round}/update"
         signed: dict[str, Any] = self._signed.put_bytes(path, vector)
@@ -304,6 +312,7 @@ class MarketClient:
             signed,
             round=request.round,
             delivered=delivered,
+            released=released,
             vector_hash=hashlib.sha256(vector).hexdigest(),
             request=request.hash,
         )
@@ -316,12 +325,14 @@ class MarketClient:
         *,
         round: int,
         delivered: tuple[int, int],
+        released: int,
         vector_hash: str,
         request: str,
     ) -> None:
         """Refuse a receipt that is unsigned, for another update, or for less than was earned.
 
-        ``delivered`` is how many updates the market may have counted, at least and at most.
+        ``delivered`` is how many updates the market may have counted, at least and at most, and
+        ``released`` how many of them are paid for, whatever evidence holds (``Deal.released``).
         """
         message = update_message(
             task=deal.task, round=round, owner=deal.owner, vector_hash=vector_hash, request=request
@@ -340,6 +351,8 @@ class MarketClient:
                 if deal.card.vesting == "upfront"
                 else earned(deal.payment, delivered=count, rounds=deal.card.rounds)
             )
+            held_max = due - earned(deal.payment, delivered=released, rounds=deal.card.rounds)
+            held = whole_count("held_micro", receipt["held_micro"])
             expected = {
                 "kind": "receipt",
                 "task": deal.task,
@@ -347,6 +360,7 @@ class MarketClient:
                 "round": round,
                 "delivered": min(max(count, least), most),
                 "earned_micro": due,
+                "held_micro": min(held, held_max if deal.card.evidence else 0),
                 "previous": digest(message),
             }
         except (KeyError, TypeError, FedbourseError) as error:

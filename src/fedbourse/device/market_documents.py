@@ -38,7 +38,12 @@ _ITEMS: dict[str, dict[str, Any]] = {
         "signature": str,
     },
     "event": {"kind": str, "body": dict},
-    "allocation of this owner": {"state": str, "delivered": int},
+    "allocation of this owner": {
+        "state": str,
+        "delivered": int,
+        "earned_micro": int,
+        "held_micro": int,
+    },
     "terms": {"terms": dict, "digest": str, "market_signature": str},
     "receipt": {"receipt": dict, "market_signature": str},
 }

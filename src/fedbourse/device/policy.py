@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from fedbourse.tasks.card import TaskCard
 
 
+EVIDENCE_ACCEPTED = ("none", "any-class-mixture", "any")
+
+
 class Policy(Protocol):
     """An owner's own rules. Each raises ``Refused`` with a reason, or returns."""
 
@@ -38,6 +41,11 @@ class Limits:
     """Buyers to sell to; everybody where there are none."""
     accept_upfront: bool = False
     """Whether tasks are joined that pay everything before round 0."""
+    accept_evidence: str = "none"
+    """Which tasks are joined that hold pay until updates were compared with the buyer's records:
+    none; any-class-mixture, which dismiss no owner for its classes; or any."""
+    max_held_rounds: int | None = None
+    """The most rounds whose pay may be held; None for as many as a card says."""
 
     def __post_init__(self) -> None:
         number("min_price", self.min_price, at_least=0)
@@ -45,6 +53,13 @@ class Limits:
             raise InvalidInput(
                 f"accept_upfront must be true or false; found {self.accept_upfront!r:.60}"
             )
+        if self.accept_evidence not in EVIDENCE_ACCEPTED:
+            raise InvalidInput(
+                f"accept_evidence must be one of {', '.join(EVIDENCE_ACCEPTED)}; found "
+                f"{self.accept_evidence!r:.60}"
+            )
+        if self.max_held_rounds is not None:
+            whole_number("max_held_rounds", self.max_held_rounds, at_least=1)
         whole_number("min_rounds", self.min_rounds, at_least=1)
         for name in ("refused_data", "only_buyers"):
             words = getattr(self, name)
@@ -71,12 +86,31 @@ class Limits:
                 "the card pays everything before round 0, which rewards owners who then deliver "
                 "nothing; the owner's settings do not accept that (accept_upfront)",
             )
+        self._check_evidence(card)
         text = f"{card.data} {card.goal}".casefold()
         for word in self.refused_data:
             if word.casefold() in text:
                 raise Refused(
                     "data", f"the owner sells nothing about {word!r}; the card asks for it"
                 )
+
+    def _check_evidence(self, card: TaskCard) -> None:
+        if card.evidence is None:
+            return
+        held = card.evidence.block_rounds(card.rounds)
+        if self.accept_evidence not in ("any", card.evidence.population):
+            raise Refused(
+                "evidence",
+                f"the card holds pay for {held} rounds and compares updates with the buyer's "
+                f"records ({card.evidence.population}); the owner's settings accept "
+                f"{self.accept_evidence} (accept_evidence)",
+            )
+        if self.max_held_rounds is not None and held > self.max_held_rounds:
+            raise Refused(
+                "held",
+                f"the card holds the pay of up to {held} rounds; the owner's settings allow "
+                f"{self.max_held_rounds} (max_held_rounds)",
+            )
 
     def check_terms(
         self, card: TaskCard, *, buyer: str, value: float, budget: float, payment: int

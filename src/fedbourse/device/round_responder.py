@@ -45,7 +45,11 @@ class RoundResponder:
         vector = self._compute(request)
         paid, _ = deals.unpaid(deal)
         receipt = self._client.update(
-            deal, request, vector, delivered=(paid + 1, paid + 1 + len(unpaid))
+            deal,
+            request,
+            vector,
+            delivered=(paid + 1, paid + 1 + len(unpaid)),
+            released=deal.released(request.round, deals.delivered(deal)),
         )
         deals.keep_receipt(deal, request.round, receipt)
         return receipt
@@ -60,12 +64,14 @@ class RoundResponder:
         receipt = self._client.participation(self.deal.task)["receipt"]
         number = receipt["receipt"].get("round") if receipt else None
         if number in unpaid:
-            own = next(each for each in deals.delivered(self.deal) if each.round == number)
+            delivered = deals.delivered(self.deal)
+            own = next(each for each in delivered if each.round == number)
             self._client.check_receipt(
                 self.deal,
                 receipt,
                 round=number,
                 delivered=(paid + 1, paid + len(missing)),
+                released=self.deal.released(number, delivered),
                 vector_hash=own.hash,
                 request=own.request,
             )

@@ -45,7 +45,7 @@ def decide(live: LiveDeal, task: dict[str, Any]) -> bool:
             f"the market counts {allocation['delivered']} updates, and this device remembers "
             "fewer: its folder is an old copy that has forgotten spend",
         )
-    if live.deal.terms is not None and allocation["state"] == "signed":
+    if live.deal.terms is not None and allocation["state"] in ("signed", "dismissed"):
         return True
     try:
         terms = _acceptable(live, offer)

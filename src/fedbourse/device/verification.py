@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedbourse.device.market_client import MarketClient
 
 Document = dict[str, Any]
+_TRAINED = ("signed", "dismissed")
 _OLD_COPY = "the folder is an old copy that has forgotten spend, or somebody else uses its key"
 
 
@@ -77,7 +78,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[DeviceCh
         return deal.terms
 
     def terms() -> str:
-        if deal.terms is None and allocation is not None and allocation["state"] == "signed":
+        if deal.terms is None and allocation is not None and allocation["state"] in _TRAINED:
             raise Refused(
                 "differs", f"the market holds signed terms, this device none: {_OLD_COPY}"
             )
@@ -99,6 +100,7 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[DeviceCh
                 each.receipt or {},
                 round=each.round,
                 delivered=(number, number),
+                released=deal.released(each.round, own),
                 vector_hash=each.hash,
                 request=each.request,
             )
@@ -117,14 +119,8 @@ def verify_deal(deal: Deal, deals: Deals, client: MarketClient) -> list[DeviceCh
 
     def earnings() -> str:
         signed_terms()
-        most = max((each["receipt"]["earned_micro"] for each in receipts), default=0)
-        theirs = allocation["earned_micro"]
-        if deal.card.vesting == "upfront":
-            most = deal.payment if receipts else theirs
-        # At its end a task may share what others did not deliver.
-        if deal.card.unearned != "share" or task["state"] not in TASK_ENDED or theirs < most:
-            _same("what was earned", theirs, most, amount_text)
-        return f"{amount_text(theirs)} on both sides"
+        ended = task["state"] in TASK_ENDED
+        return _check_earnings(deal, allocation, receipts, ended=ended)
 
     checks = {
         "own card": card,
@@ -212,3 +208,22 @@ def _check_prices(deal: Deal, events: Sequence[Document], terms: Mapping[str, An
             f"the pay is {pay}; at the price of tick {reply.tick} it is at least {least}",
         )
     return f"{summary}; the pay of {pay} is at least {least}, the price of tick {reply.tick}"
+
+
+def _check_earnings(
+    deal: Deal, allocation: Mapping[str, Any], receipts: Sequence[Document], *, ended: bool
+) -> str:
+    """The market says what receipts say; what it held of a dismissed device is not paid."""
+    most = max((each["receipt"]["earned_micro"] for each in receipts), default=0)
+    theirs = allocation["earned_micro"]
+    if deal.card.vesting == "upfront":
+        most = deal.payment if receipts else theirs
+    if allocation["state"] == "dismissed" and theirs < most:
+        raise _NothingToCompare(
+            f"the market asked for no more updates, and pays {amount_text(theirs)} of "
+            f"{amount_text(most)}: auditors recompute why"
+        )
+    # At its end a task may share what others did not deliver.
+    if deal.card.unearned != "share" or not ended or theirs < most:
+        _same("what was earned", theirs, most, amount_text)
+    return f"{amount_text(theirs)} on both sides"

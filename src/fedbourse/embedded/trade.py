@@ -148,7 +148,7 @@ class EmbeddedTrade:
         assert task.reward is not None
         assert task.total_budget is not None
         with self._embedded.store.read() as tx:
-            signed = [each for each in tx.allocations(task.id) if each.state == "signed"]
+            signed = [each for each in tx.allocations(task.id) if each.trained]
             earned = {each.owner: tx.balance(each.owner) for each in signed}
         participants = [
             Participant(

@@ -19,19 +19,25 @@ passes, with ten records or with m.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedbourse.learning.class_mixture import MixtureSums
+from fedbourse.learning.partition import Federation
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedbourse.game.columns import FloatArray
+    from fedbourse.learning.models import Model
+    from fedbourse.learning.records import Records
 
 Verdict = Literal["shown", "dismissed", "undecided"]
+Population = Literal["like-reference", "any-class-mixture"]
+"""Whose updates must pass: owners like the reference, or of any mixture of its classes."""
 
 _WINSOR = 3.0
 """A round counts for at most its expectation and so many standard deviations."""
@@ -69,6 +75,10 @@ class Reference:
 
     first: FloatArray
     second: FloatArray
+    by_class: FloatArray | None = None
+    """The clipped mean gradient of each class's records, a row a class, where mixtures count."""
+    shares: tuple[float, ...] = ()
+    """How much of the reference each class is."""
 
     @property
     def mean(self) -> FloatArray:
@@ -99,6 +109,30 @@ class Evidence:
     """The test without the direction of the first h, which base rates make nearly public."""
     echo: Sums = Sums()
     """How far updates repeat the others' last aggregate beyond what h explains."""
+    mixture: MixtureSums | None = None
+    """The test beside every mixture of the reference's classes, where that is the rule."""
+
+    @property
+    def score(self) -> float:
+        """z, for reading."""
+        return self.plain.score
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """It as plain numbers, without loss."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Evidence:
+        """Read a document."""
+        sums = {name: Sums(**document[name]) for name in ("plain", "rest", "echo")}
+        mixture = document["mixture"]
+        return cls(
+            k0=document["k0"],
+            rounds=document["rounds"],
+            mixture=None if mixture is None else MixtureSums.of(mixture),
+            **sums,
+        )
 
     def added(
         self,
@@ -127,7 +161,14 @@ class Evidence:
             plain=self._compared(self.plain, update, reference, scale),
             rest=self._compared(self.rest, update, rest, scale),
             echo=echo,
+            mixture=self._mixed(update, reference, scale),
         )
+
+    def _mixed(self, update: FloatArray, reference: Reference, scale: float) -> MixtureSums | None:
+        if reference.by_class is None:
+            return self.mixture
+        before = self.mixture or MixtureSums.none(reference.shares)
+        return before.added(update, reference.by_class, scale=scale, k=self.k0)
 
     def _compared(self, sums: Sums, update: FloatArray, reference: Reference, scale: float) -> Sums:
         h = reference.mean
@@ -151,7 +192,8 @@ class EvidenceRule:
     k0: float
     """The part of the reference's gradient that an honest device's must reach."""
     rounds: int
-    """T."""
+    """T; or how many rounds are judged together, where rounds are judged in blocks."""
+    population: Population = "like-reference"
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, above=0, at_most=0.5)
@@ -169,19 +211,48 @@ class EvidenceRule:
         """The likelihood at which a device is dismissed.
 
         Half of beta for each of the two tests, and what winsorising may cost an honest device.
+        Beside mixtures there is one test, and nothing is winsorised.
         """
+        if self.population == "any-class-mixture":
+            return -math.log(1 / self.beta)
         return -math.log(2 / self.beta) - self.rounds * math.log1p(_CUT)
 
     def begin(self) -> Evidence:
         """Return the evidence of a device that has sent nothing yet."""
         return Evidence(self.k0)
 
+    def reference(
+        self, model: Model, records: Records, parameters: FloatArray, *, clip: float
+    ) -> Reference:
+        """Return what updates at a model are compared with: a function of these records alone."""
+        count = len(records)
+        halves = Federation(records, np.array([0, count // 2, count]))
+        first, second = model.clipped_means(parameters, halves, clip=clip)
+        if self.population == "like-reference":
+            return Reference(first, second)
+        order = np.argsort(records.labels, kind="stable")
+        _, counts = np.unique(records.labels, return_counts=True)
+        classes = Federation(records.take(order), np.concatenate([[0], np.cumsum(counts)]))
+        by_class = model.clipped_means(parameters, classes, clip=clip)
+        return Reference(first, second, by_class, tuple((counts / count).tolist()))
+
     def verdict(self, evidence: Evidence) -> Verdict:
         """Return what evidence says now; "shown" is never final, "dismissed" is."""
-        plain, rest = evidence.plain.likelihood, evidence.rest.likelihood
-        if min(plain, rest) <= self.dismissal_bound:
+        if self._is_dismissed(evidence):
             return "dismissed"
-        return "shown" if plain >= self.show_bound else "undecided"
+        return "shown" if self.likelihood(evidence) >= self.show_bound else "undecided"
+
+    def likelihood(self, evidence: Evidence) -> float:
+        """Return l, by which data are shown."""
+        if self.population == "like-reference":
+            return evidence.plain.likelihood
+        return evidence.mixture.mean_likelihood if evidence.mixture else 0.0
+
+    def _is_dismissed(self, evidence: Evidence) -> bool:
+        if self.population == "like-reference":
+            least = min(evidence.plain.likelihood, evidence.rest.likelihood)
+            return least <= self.dismissal_bound
+        return evidence.mixture is not None and evidence.mixture.all_below(self.dismissal_bound)
 
     def is_echo(self, evidence: Evidence) -> bool:
         """Return whether updates repeat the model's own steps beyond what the reference explains.
@@ -204,7 +275,7 @@ class EvidenceRule:
             return False
         # One supermartingale for each set of devices that may have been left.
         sets = math.log(len(devices) + 1) + math.log(math.comb(len(devices), dismissed))
-        return sum(each.plain.likelihood for each in others) >= self.show_bound + sets
+        return sum(self.likelihood(each) for each in others) >= self.show_bound + sets
 
     @property
     def least_variance(self) -> float:

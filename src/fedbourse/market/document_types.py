@@ -95,6 +95,8 @@ class Participants:
     offered: int
     signed: int
     declined: int
+    dismissed: int
+    """They signed, and are asked no more."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class Participation:
     """The number of the last event in the task's log: all of this is as of then."""
     signature: str
     """The market's, of the message of kind participation: task, owner, sequence, the allocation's
-    state, the terms' hash and the exit's reason; null for what is not there."""
+    state, the terms' hash and the exit's reason, null for what is not there, earned_micro and
+    held_micro."""
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ class TaskView:
             allocation=allocation.state if allocation else None,
             terms=terms.digest if terms else None,
             exit=exit.reason if exit else None,
+            earned_micro=allocation.earned if allocation else 0,
+            held_micro=allocation.held if allocation else 0,
         )
         # The plan is the reply that counts: to the tick that was settled at, else the last one.
         plans = [reply for reply in replies if stored.settled_tick in (None, reply.tick)]
@@ -248,14 +250,19 @@ class TaskView:
         return Proof(leaf=allocation.leaf, position=position, path=path, root=nodes[root])
 
     def round_request(self, task: str, *, after: int) -> Round | None:
-        """Return the open round to an owner who signed; None where it is not after this one."""
+        """Return the open round to an owner who signed; None where it is not after this one.
+
+        None as well where the owner is asked no more.
+        """
         owner, stored = self._owner, self.task(task)
         allocation = self._tx.allocation(stored.id, owner)
-        if allocation is None or allocation.state != "signed":
+        if allocation is None or not allocation.trained:
             raise NotFound(f"{owner} signed no terms of task {stored.id}")
         if stored.state is not State.TRAINING:
             raise Conflict(f"a round needs a task in training; it is {stored.state.value}")
-        return self._tx.round(stored.id, stored.round) if stored.round > after else None
+        if allocation.state == "dismissed" or stored.round <= after:
+            return None
+        return self._tx.round(stored.id, stored.round)
 
     def everybody(self, task: str, *, after: str, limit: int) -> OwnerPage:
         """Return what owners said and were promised, in full: for auditors and the operator."""

@@ -130,7 +130,7 @@ def of_task(
         caller.require("owner", "auditor", "operator")
         own = tx.allocation(task.id, caller.party)
         allocations = [own] if own is not None and own.owner > after else []
-    signed = [allocation for allocation in allocations if allocation.state == "signed"]
+    signed = [allocation for allocation in allocations if allocation.trained]
     names = [allocation.owner for allocation in signed]
     sums = {each.owner: each for each in tx.device_statistics(task.id, names)}
     refused = tx.refused_updates(task.id, names)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Allocation,
         AllocationState,
         ClosedRound,
+        DeviceEvidence,
         DeviceStatistics,
         Exit,
         Interest,
@@ -212,8 +213,15 @@ class ParticipationRecords(Protocol):
     ) -> None:
         """Store that an owner signed or declined."""
 
-    def deliver(self, task: str, owner: str, *, delivered: int, earned: MicroCredits) -> None:
-        """Store how many rounds an owner has delivered, and what it has earned in all."""
+    def deliver(
+        self, task: str, owner: str, *, delivered: int, earned: MicroCredits, held: MicroCredits
+    ) -> None:
+        """Store how many rounds an owner has delivered, what it has earned, and what is held."""
+
+    def judge_allocation(
+        self, task: str, owner: str, state: AllocationState, *, earned: int, held: int
+    ) -> None:
+        """Store whether an owner is still asked, what it has earned, and what is held."""
 
     def earn(self, task: str, owner: str, amount: int) -> None:
         """Add to what an owner has earned."""
@@ -259,8 +267,13 @@ class Rounds(Protocol):
     def request_hash(self, task: str, number: int) -> str:
         """Return the hash of a round request, or raise ``NotFound``."""
 
-    def close_round(self, task: str, number: int, *, at_ms: int, updates: int) -> None:
-        """Store that a round has ended, and drop its model and its updates' vectors."""
+    def close_round(
+        self, task: str, number: int, *, at_ms: int, updates: int, keep: bool = False
+    ) -> None:
+        """Store that a round has ended, and drop its model and its updates' vectors, or keep them.
+
+        Auditors recompute evidence from what is kept.
+        """
 
     def add_update(self, update: Update) -> None:
         """Store an update; a second one of the same owner and round raises ``Conflict``."""
@@ -304,6 +317,25 @@ class Rounds(Protocol):
 
     def put_device_statistics(self, device_statistics: Iterable[DeviceStatistics]) -> None:
         """Store sums, in place of earlier ones of the same owners."""
+
+
+class EvidenceRecords(Protocol):
+    """Reference records, and what updates have shown beside them."""
+
+    def put_reference(self, task: str, content: bytes) -> None:
+        """Store a task's reference file, in place of an earlier one."""
+
+    def has_reference(self, task: str) -> bool:
+        """Say whether a task has a reference file."""
+
+    def reference(self, task: str) -> bytes:
+        """Return a task's reference file, or raise ``NotFound``."""
+
+    def device_evidence(self, task: str, block: int | None = None) -> list[DeviceEvidence]:
+        """Return what devices have shown in one block of rounds, or in all, by block and owner."""
+
+    def put_device_evidence(self, device_evidence: Iterable[DeviceEvidence]) -> None:
+        """Store it, in place of what they had shown in the same block before."""
 
 
 class Identities(Protocol):
@@ -368,7 +400,17 @@ class Identities(Protocol):
         """Forget what has expired: nonces, sessions, and responses to writes."""
 
 
-class Transaction(Tasks, ParticipationRecords, Trees, Rounds, Books, Payouts, Identities, Protocol):
+class Transaction(
+    Tasks,
+    ParticipationRecords,
+    Trees,
+    Rounds,
+    EvidenceRecords,
+    Books,
+    Payouts,
+    Identities,
+    Protocol,
+):
     """One transaction."""
 
     def savepoint(self) -> AbstractContextManager[None]:

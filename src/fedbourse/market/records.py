@@ -62,6 +62,8 @@ class Task:
     """When training starts, once everybody has signed: until then the buyer may look and cancel."""
     round: int = 0
     """The open round while training, counting from 0."""
+    void_block: int | None = None
+    """The last block of rounds whose evidence was void before it ended."""
     last_sequence: int = -1
     last_hash: str = ""
     """The end of the event log: what the next event follows."""
@@ -119,7 +121,10 @@ class Exit:
     """The first time counts."""
 
 
-AllocationState = Literal["offered", "signed", "declined"]
+AllocationState = Literal["offered", "signed", "declined", "dismissed"]
+"""dismissed: signed, and asked no more, because its updates do not agree with the reference."""
+TRAINED: tuple[AllocationState, ...] = ("signed", "dismissed")
+"""The states of those who signed."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +147,14 @@ class Allocation:
     delivered: int = 0
     """Rounds delivered so far."""
     earned: MicroCredits = field(default=_NOTHING, metadata=shown_as("earned_micro"))
-    """What was paid so far: of the payment, and of others' rounds where the card shares them."""
+    """Earned so far: of the payment, and of others' rounds where the card shares them."""
     held: MicroCredits = field(default=_NOTHING, metadata=shown_as("held_micro"))
-    """What is earned and held back: none yet."""
+    """The part of it that is not paid yet, because the card has evidence."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether its terms were signed, dismissed or not."""
+        return self.state in TRAINED
 
 
 @dataclass(frozen=True)
@@ -219,6 +229,19 @@ class DeviceStatistics:
     """Updates that were the same numbers as the one before."""
     last_vector: str = ""
     """The hash of the last update's numbers."""
+
+
+@dataclass(frozen=True)
+class DeviceEvidence:
+    """What an owner's updates have shown in a block of rounds (``market.evidence``)."""
+
+    task: str
+    block: int
+    owner: str
+    document: str
+    """The sums, as JSON (``learning.evidence``)."""
+    dismissed_round: int | None = None
+    """The round in which they fell to the bound."""
 
 
 @dataclass(frozen=True)

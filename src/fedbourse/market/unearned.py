@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import Task
+    from fedbourse.market.records import Allocation, Task
     from fedbourse.market.service import Market
 
 
@@ -54,11 +54,9 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
     left = tx.balance(escrow(task.id))
     if not left:
         return Remainder()
-    absent, shares = 0, {}
+    absent, lost, shares = 0, 0, {}
     if closed_rounds and task.card.vesting == "by-round":
-        allocations = [
-            allocation for allocation in tx.allocations(task.id) if allocation.state == "signed"
-        ]
+        allocations = [allocation for allocation in tx.allocations(task.id) if allocation.trained]
         payments = {allocation.owner: int(allocation.payment) for allocation in allocations}
         # Updates to a round that was never closed are paid for, and make up for none before it.
         early = {update.owner for update in tx.updates(task.id, closed_rounds)}
@@ -69,6 +67,7 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
         absent = undelivered_pay(
             payments, delivered, closed_rounds=closed_rounds, rounds=task.card.rounds
         )
+        lost = sum(forfeited(each, rounds=task.card.rounds) for each in allocations)
         if task.card.unearned == "share" and absent:
             shares = shared_bonuses(
                 payments,
@@ -77,12 +76,20 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
                 most=absent,
             )
     shared = sum(shares.values())
-    fund = 0 if task.card.unearned == "refund" else absent - shared
+    fund = 0 if task.card.unearned == "refund" else absent - shared + lost
     remainder = Remainder(refunded=left - shared - fund, fund=fund, shares=shares)
     for owner, bonus in shares.items():
         tx.earn(task.id, owner, bonus)
     tx.post(_transfers(task, remainder), at_ms=market.now_ms())
     return remainder
+
+
+def forfeited(allocation: Allocation, *, rounds: int) -> int:
+    """Return what a dismissed owner delivered and was not paid for, once that was decided."""
+    if allocation.state != "dismissed":
+        return 0
+    delivered = earned(allocation.payment, delivered=allocation.delivered, rounds=rounds)
+    return delivered - allocation.earned
 
 
 def _transfers(task: Task, remainder: Remainder) -> list[Transfer]:
@@ -92,7 +99,7 @@ def _transfers(task: Task, remainder: Remainder) -> list[Transfer]:
         for owner, bonus in remainder.shares.items()
     ]
     moves += [
-        (f"{task.id}/fund", FUND, remainder.fund, "rounds that were not delivered"),
+        (f"{task.id}/fund", FUND, remainder.fund, "pay that nobody earned"),
         (f"{task.id}/refund", task.buyer, remainder.refunded, "not earned"),
     ]
     return [

@@ -16,6 +16,7 @@ from fedbourse.market.lifecycle import Command
 from fedbourse.market.records import RefusedUpdate, Update
 from fedbourse.market.service import escrow, present, taken_by_owner
 from fedbourse.protocol.messages import earned, receipt_message, update_message
+from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,8 @@ def accept_update(
             refused("late")
         raise Conflict(f"round {task.round} is open; the update is for round {round}")
     allocation = tx.allocation(task.id, caller.party, lock="change")
+    if allocation is not None and allocation.state == "dismissed":
+        raise NotAllowed(f"task {task.id} asks {caller.party} for no more updates")
     if allocation is None or allocation.state != "signed":
         raise NotAllowed(f"{caller.party} signed no terms of task {task.id}")
     before = tx.update(task_id, round, caller.party)
@@ -82,18 +85,21 @@ def accept_update(
 def _paid(
     market: Market, tx: Transaction, task: Task, allocation: Allocation, *, body: bytes, hash: str
 ) -> dict[str, Any]:
-    """Store a good update with its receipt, and pay what it earned."""
+    """Store a good update with its receipt, and pay what it earned, or hold it."""
     delivered = allocation.delivered + 1
     due = earned(allocation.payment, delivered=delivered, rounds=task.card.rounds)
     if task.card.vesting == "upfront":
         due = allocation.payment
-    tx.deliver(task.id, allocation.owner, delivered=delivered, earned=due)
+    more = due - allocation.earned
+    held = MicroCredits(allocation.held + more if task.card.evidence else 0)
+    tx.deliver(task.id, allocation.owner, delivered=delivered, earned=due, held=held)
     receipt = receipt_message(
         task=task.id,
         owner=allocation.owner,
         round=task.round,
         delivered=delivered,
         earned_micro=due,
+        held_micro=held,
         update=hash,
     )
     signed = asdict(SignedReceipt(receipt, market.key.sign(canonical(receipt))))
@@ -108,10 +114,10 @@ def _paid(
             at_ms=market.now_ms(),
         )
     )
-    if due > allocation.earned:
+    if more and not held:
         memo = f"update {delivered} of {task.card.rounds}"
         id = f"{task.id}/{allocation.owner}/{delivered}"
-        market.pay(tx, id, (escrow(task.id), allocation.owner), due - allocation.earned, memo)
+        market.pay(tx, id, (escrow(task.id), allocation.owner), more, memo)
     market.may_be_due(tx, task)
     return signed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, NotAllowed
-from fedbourse.market import monitoring, what_if
+from fedbourse.market import evidence_report, monitoring, what_if
 from fedbourse.market.commands import access, accounts, payouts
 from fedbourse.market.document_types import FundFacts
 from fedbourse.market.documents import TaskView, allocation_counts, task_documents
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         OwnerPage,
         TaskDocument,
     )
+    from fedbourse.market.evidence_report import EvidenceReport, KeptRound
     from fedbourse.market.heads import Head
     from fedbourse.market.lifecycle import Command
     from fedbourse.market.log import Event
@@ -234,6 +235,20 @@ class View(TaskView):
     def count_payments(self, task: Task) -> int:
         """Return how many transfers a task's escrow has had, once the task has ended."""
         return self._tx.count_entries(escrow(task.id)) if task.state in ENDED else 0
+
+    # Evidence
+
+    def evidence(self, task: str) -> EvidenceReport:
+        """Return what evidence found in a task that has ended."""
+        return evidence_report.evidence_report(self._tx, self.authenticated, task)
+
+    def kept_round(self, task: str, number: int) -> KeptRound:
+        """Return what evidence was computed from in a round."""
+        return evidence_report.kept_round(self._tx, self.authenticated, task, number)
+
+    def reference(self, task: str) -> bytes:
+        """Return the reference records of a task that has ended."""
+        return evidence_report.reference_of(self._tx, self.authenticated, task)
 
     # Auditors and the operator
 

@@ -100,6 +100,17 @@ def charged_sensitivity(terms: Terms, grid: float) -> float:
     return (clipped + summed + math.sqrt(d) * grid) * (1.0 + 8 * _ROUNDING)
 
 
+def scale_bound(terms: Terms) -> float:
+    """Return a scale that no device which keeps these terms draws with more of: rounding included.
+
+    >>> terms = Terms(task="late flights", rho=0.1, rounds=500, dimension=116, samples=1000)
+    >>> 1.0 < scale_bound(terms) / terms.scale < 1.00001
+    True
+    """
+    charged = charged_sensitivity(terms, terms.sensitivity * 2.0**-GridGaussian.grid_bits)
+    return terms.scale * charged / terms.sensitivity * (1.0 + 1e-6)
+
+
 class GridGaussian(ABC):
     """One owner's grid, and the scale on it that keeps the owner's terms."""
 

@@ -93,11 +93,13 @@ def participation_message(
     allocation: str | None,
     terms: str | None,
     exit: str | None,
+    earned_micro: int,
+    held_micro: int,
 ) -> Message:
     """The market says what an owner is to a task, as of this event of its log.
 
     ``allocation`` is its state, ``terms`` the hash of its terms, ``exit`` why the owner is out of
-    the task; each is null where there is none.
+    the task; each is null where there is none. Of what it has earned, some may be held.
     """
     return {
         "kind": "participation",
@@ -107,6 +109,8 @@ def participation_message(
         "allocation": allocation,
         "terms": terms,
         "exit": exit,
+        "earned_micro": earned_micro,
+        "held_micro": held_micro,
     }
 
 
@@ -181,6 +185,8 @@ class TermsMessage:
     vesting: str
     unearned: str
     """Where the pay of rounds goes that are not delivered."""
+    hold_rounds: int
+    """For how many rounds pay is held at most, until evidence is decided on; 0 for none."""
     previous: str
     """The hash of the owner's allocation."""
 
@@ -213,6 +219,7 @@ def terms_message(
         payment_micro=payment_micro,
         vesting=card.vesting,
         unearned=card.unearned,
+        hold_rounds=card.evidence.block_rounds(card.rounds) if card.evidence else 0,
         previous=allocation,
     )
     return asdict(message)
@@ -258,12 +265,21 @@ class ReceiptMessage:
     round: int
     delivered: int
     earned_micro: int
+    held_micro: int
+    """The part of it that is not paid yet, because the card has evidence."""
     previous: str
     """The hash of the update."""
 
 
 def receipt_message(
-    *, task: str, owner: str, round: int, delivered: int, earned_micro: int, update: str
+    *,
+    task: str,
+    owner: str,
+    round: int,
+    delivered: int,
+    earned_micro: int,
+    held_micro: int,
+    update: str,
 ) -> Message:
     """The market confirms an update, and what its owner has earned so far."""
     return asdict(
@@ -274,6 +290,7 @@ def receipt_message(
             round=round,
             delivered=delivered,
             earned_micro=earned_micro,
+            held_micro=held_micro,
             previous=update,
         )
     )

@@ -53,7 +53,9 @@ tasks = table(
     *optional_numbers("settled_tick"),
     *texts("offer"),
     *optional_numbers("review_ends_ms"),
-    *numbers("round", "last_sequence"),
+    *numbers("round"),
+    *optional_numbers("void_block"),
+    *numbers("last_sequence"),
     *texts("last_hash", "state_signature"),
     # From the card, to search and order lists of tasks.
     *texts("words"),
@@ -141,7 +143,7 @@ allocations = table(
     Column("signature", Text),
     *numbers("delivered", "earned", "held"),
     PrimaryKeyConstraint("task", "owner"),
-    CheckConstraint("state IN ('offered', 'signed', 'declined')", name="state"),
+    CheckConstraint("state IN ('offered', 'signed', 'declined', 'dismissed')", name="state"),
     CheckConstraint("held >= 0 AND held <= earned", name="held"),
     not_negative("budget"),
     not_negative("payment"),
@@ -212,6 +214,23 @@ device_statistics = table(
     PrimaryKeyConstraint("task", "owner"),
     not_negative("updates"),
     not_negative("squares"),
+)
+
+# What the card's evidence commits to; shown after the end.
+references = table(
+    "evidence_references",
+    Column("task", Name, ForeignKey("tasks.id"), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+device_evidence = table(
+    "device_evidence",
+    task_column(),
+    *numbers("block"),
+    *names("owner"),
+    *texts("document"),
+    *optional_numbers("dismissed_round"),
+    PrimaryKeyConstraint("task", "block", "owner"),
 )
 
 accounts = table(

@@ -54,7 +54,11 @@ _COUNT_ALLOCATIONS = (
 _DELIVER = (
     update(allocations)
     .where(allocations.c.task == bindparam("of_task"), allocations.c.owner == bindparam("of_owner"))
-    .values(delivered=bindparam("now_delivered"), earned=bindparam("now_earned"))
+    .values(
+        delivered=bindparam("now_delivered"),
+        earned=bindparam("now_earned"),
+        held=bindparam("now_held"),
+    )
 )
 _COUNT_REPLIES = (
     select(func.count())
@@ -254,10 +258,17 @@ class SqlParticipation(BaseTransaction):
         if not self._changed(statement.values(**values)):
             raise _no_allocation(task, owner)
 
-    def deliver(self, task: str, owner: str, *, delivered: int, earned: MicroCredits) -> None:
-        whose = {"of_task": task, "of_owner": owner}
-        if not self._changed(_DELIVER, whose | {"now_delivered": delivered, "now_earned": earned}):
+    def deliver(
+        self, task: str, owner: str, *, delivered: int, earned: MicroCredits, held: MicroCredits
+    ) -> None:
+        now = {"now_delivered": delivered, "now_earned": earned, "now_held": held}
+        if not self._changed(_DELIVER, {"of_task": task, "of_owner": owner} | now):
             raise _no_allocation(task, owner)
+
+    def judge_allocation(
+        self, task: str, owner: str, state: AllocationState, *, earned: int, held: int
+    ) -> None:
+        self._update_allocation(task, owner, state=state, earned=earned, held=held)
 
     def earn(self, task: str, owner: str, amount: int) -> None:
         self._update_allocation(task, owner, earned=allocations.c.earned + amount)

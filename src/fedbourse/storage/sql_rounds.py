@@ -1,4 +1,4 @@
-"""Rounds of training, their updates and refusals, and the statistics of devices in SQL."""
+"""Rounds of training, their updates and refusals, statistics and evidence of devices in SQL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Table,
     and_,
     bindparam,
     func,
@@ -17,9 +18,16 @@ from sqlalchemy import (
 from sqlalchemy import Update as UpdateStatement
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.records import ClosedRound, DeviceStatistics, RefusedUpdate, Round, Update
+from fedbourse.market.records import (
+    ClosedRound,
+    DeviceEvidence,
+    DeviceStatistics,
+    RefusedUpdate,
+    Round,
+    Update,
+)
+from fedbourse.storage.schema import device_evidence, references, refusals, rounds, updates
 from fedbourse.storage.schema import device_statistics as sums
-from fedbourse.storage.schema import refusals, rounds, updates
 from fedbourse.storage.transaction import BaseTransaction, few
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ _COUNT = select(func.count()).select_from(updates).where(*_TO_ROUND)
 
 
 class SqlRounds(BaseTransaction):
-    """``market.ports.Rounds``."""
+    """``market.ports.Rounds`` and ``EvidenceRecords``."""
 
     def add_round(self, round: Round) -> None:
         if not self._add(rounds, vars(round)):
@@ -68,12 +76,15 @@ class SqlRounds(BaseTransaction):
             raise _no_round(task, number)
         return str(row[0])
 
-    def close_round(self, task: str, number: int, *, at_ms: int, updates: int) -> None:
-        ended = {"closed_ms": at_ms, "updates": updates, "model": b""}
+    def close_round(
+        self, task: str, number: int, *, at_ms: int, updates: int, keep: bool = False
+    ) -> None:
+        ended = {"closed_ms": at_ms, "updates": updates} | ({} if keep else {"model": b""})
         closed = update(rounds).where(_round(task, number)).values(**ended)
         if not self._changed(closed):
             raise _no_round(task, number)
-        self._run(_drop_vectors(task, number))
+        if not keep:
+            self._run(_drop_vectors(task, number))
 
     def add_update(self, update: Update) -> None:
         if not self._add(updates, vars(update)):
@@ -133,15 +144,42 @@ class SqlRounds(BaseTransaction):
         return [DeviceStatistics(*row) for row in self._run(query)]
 
     def put_device_statistics(self, device_statistics: Iterable[DeviceStatistics]) -> None:
-        rows = [dict(vars(each)) for each in device_statistics]
+        self._put_all(sums, device_statistics)
+
+    def put_reference(self, task: str, content: bytes) -> None:
+        self._put(references, {"task": task, "content": content})
+
+    def has_reference(self, task: str) -> bool:
+        query = select(references.c.task).where(references.c.task == task)
+        return self._run(query).first() is not None
+
+    def reference(self, task: str) -> bytes:
+        row = self._run(select(references.c.content).where(references.c.task == task)).first()
+        if row is None:
+            raise NotFound(f"task {task!r:.60} has no reference records")
+        return bytes(row[0])
+
+    def device_evidence(self, task: str, block: int | None = None) -> list[DeviceEvidence]:
+        query = select(device_evidence).where(device_evidence.c.task == task)
+        if block is not None:
+            query = query.where(device_evidence.c.block == block)
+        query = query.order_by(device_evidence.c.block, device_evidence.c.owner)
+        return [DeviceEvidence(*row) for row in self._run(query)]
+
+    def put_device_evidence(self, evidence: Iterable[DeviceEvidence]) -> None:
+        self._put_all(device_evidence, evidence)
+
+    def _put_all(self, table: Table, records: Iterable[object]) -> None:
+        """Store records, in place of those with the same keys."""
+        rows = [dict(vars(each)) for each in records]
         if not rows:
             return
-        insert = self._insert(sums)
-        changing = [each.name for each in sums.c if not each.primary_key]
+        insert = self._insert(table)
+        keys = [each.name for each in table.primary_key]
+        changing = [each.name for each in table.c if not each.primary_key]
         self._run(
             insert.on_conflict_do_update(
-                index_elements=["task", "owner"],
-                set_={name: insert.excluded[name] for name in changing},
+                index_elements=keys, set_={name: insert.excluded[name] for name in changing}
             ),
             rows,
         )

@@ -13,6 +13,7 @@ from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
 from fedbourse.registry import Choice, Registry
+from fedbourse.tasks.evidence import EvidenceSpec
 from fedbourse.tasks.spec import TrainingSpec, document_items
 from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
 
@@ -141,6 +142,8 @@ class TaskCard(TrainingSpec):
     min_participants: int = 2
     assumptions: Assumptions | None = None
     deadlines: Deadlines = Deadlines()
+    evidence: EvidenceSpec | None = None
+    """Whether updates are compared with the buyer's own records, and pay is held meanwhile."""
     validation: str = ""
     """Which records of its own the buyer will evaluate the model on."""
     version: int = CARD_VERSION
@@ -151,7 +154,11 @@ class TaskCard(TrainingSpec):
         for name in ("goal", "scaling", "loss", "query"):
             self._check_text(name)
         self._check_text("validation", at_least=0)
-        for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions | None)):
+        for name, kind in (
+            ("deadlines", Deadlines),
+            ("assumptions", Assumptions | None),
+            ("evidence", EvidenceSpec | None),
+        ):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidInput(
                     f"a card's {name} must be an object; found {getattr(self, name)!r:.60}"
@@ -160,6 +167,7 @@ class TaskCard(TrainingSpec):
         for name, choices in CARD_CHOICES.items():
             choices.choose(getattr(self, name))
         self._check_reward()
+        self._check_evidence()
         super().__post_init__()
         whole_number("dimension", self.dimension, at_least=1)
         if self.build().dimension != self.dimension:
@@ -189,11 +197,34 @@ class TaskCard(TrainingSpec):
                 f"a reward of {self.reward!r} needs the card's assumptions and a max_reward"
             )
 
+    def _check_evidence(self) -> None:
+        """Whoever gains from a dismissal must not be able to cause it."""
+        if self.evidence is None:
+            return
+        if self.vesting != "by-round":
+            raise InvalidInput(
+                f"evidence holds pay until it is decided, which needs vesting by-round; found "
+                f"{self.vesting!r:.60}"
+            )
+        if self.unearned != "fund":
+            raise InvalidInput(
+                f"with evidence, unearned pay must go to the fund, so that nobody gains from a "
+                f"dismissal; found unearned {self.unearned!r:.60}"
+            )
+        if self.evidence.population == "any-class-mixture" and not self.classes:
+            raise InvalidInput(
+                "evidence for any-class-mixture needs classes; the labels of this card are numbers"
+            )
+
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> TaskCard:
         """Read a card from its document; unknown and missing items are named."""
         items = cls._items(document)
-        for name, kind in (("deadlines", Deadlines), ("assumptions", Assumptions)):
+        for name, kind in (
+            ("deadlines", Deadlines),
+            ("assumptions", Assumptions),
+            ("evidence", EvidenceSpec),
+        ):
             if isinstance(items.get(name), dict):
                 items[name] = kind(**document_items(kind, items[name], f"card's {name}"))
         return cls(**items)

@@ -19,6 +19,7 @@ from fedbourse.market.audit import Check, verify_task
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.commands import scheduler
+from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.parties import Caller, EnrolledDevice
 from fedbourse.market.records import Allocation, State, Task, TickReply
 from fedbourse.market.service import Market, escrow
@@ -136,8 +137,10 @@ class Trading:
 
     # -- whole stretches ---------------------------------------------------------------------------
 
-    def opened(self, **changes) -> Task:
+    def opened(self, *, reference: bytes | None = None, **changes) -> Task:
         task = self.do(buyer_commands.create, BUYER, card(**changes))
+        if reference is not None:
+            self.do(buyer_commands.put_reference, BUYER, task.id, content=reference)
         return self.do(buyer_commands.open_task, BUYER, task.id, confirm_upfront=True)
 
     def announced(self, owners, *, report: bool = False, **changes) -> Task:
@@ -223,12 +226,14 @@ class Trading:
         self.advance()
         return self.task(task.id)
 
-    def update(self, owner: Owner, task: Task, *, round: int | None = None) -> dict:
+    def update(self, owner: Owner, task: Task, *, round: int | None = None, gradient=0.0) -> dict:
+        """Send a gradient with noise; by default noise alone."""
         number = task.round if round is None else round
         body = noise(
             task,
             self.participation(owner, task.id)["allocation"]["budget"],
             f"{owner.name} {number}",
+            gradient=gradient,
         )
         return self.do(updates.accept_update, owner.caller, task.id, round=number, body=body)
 
@@ -263,9 +268,17 @@ class Trading:
                     view.updates(task_id, round=number, after="", limit=100_000).updates
                     for number in range(begun if trained(tx, task) else 0)
                 ]
+                if task.card.evidence is not None and task.state in ENDED:
+                    closed = range(sum(e.kind == "round" for e in records["events"]))
+                    kept = [view.kept_round(task_id, number) for number in closed]
+                    found = view.evidence(task_id).findings
+                    records["evidence"] = {"findings": found, "rounds": kept}
+                    reference = view.reference(task_id)
         records = json.loads(canonical(records))
         if "updates" in records:
             records["updates"] = dict(enumerate(records["updates"]))
+        if "evidence" in records:
+            records["evidence"]["reference"] = reference
         return records
 
     def completed(self, owners, *, absent=(), **changes) -> Task:
@@ -294,9 +307,9 @@ def trained(tx, task: Task) -> bool:
     return any(event.kind == "training" for event in tx.events(task.id, limit=1000))
 
 
-def noise(task: Task, budget: float, seed: str) -> bytes:
-    """An answer that passes the market's checks: pure noise, the same for the same seed."""
+def noise(task: Task, budget: float, seed: str, *, gradient=0.0) -> bytes:
+    """An update that passes the market's checks: noise, the same for the same seed."""
     scale = task.card.privacy_terms(task=task.id, budget=budget).scale
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
     vector = np.random.default_rng(number).normal(0, scale, task.card.dimension)
-    return vector.astype("<f8").tobytes()
+    return (vector + gradient).astype("<f8").tobytes()

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from fedbourse.market.document_types import Balance, BalancePage, EntryPage, OwnerPage, UpdatePage
+from fedbourse.market.evidence_report import KeptRound
 from fedbourse.market.monitoring import MonitoringPage
 from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - FastAPI reads it
 from fedbourse.web.openapi import EITHER, TOKEN
@@ -50,6 +51,15 @@ def list_updates(
 ) -> Response:
     """List who sent an update in a round, with the hash of each, as the log holds it."""
     return context.read(lambda view: view.updates(task, round=number, after=after, limit=limit))
+
+
+@router.get("/tasks/{task}/rounds/{number}/kept", response_model=KeptRound, openapi_extra=TOKEN)
+def show_kept_round(context: AuthenticatedDep, task: TaskId, number: RoundNumber) -> Response:
+    """Show a round's model and updates of a task with evidence, once the task has ended.
+
+    Auditors recompute every score from them, and from the reference records.
+    """
+    return context.read(lambda view: view.kept_round(task, number), heavy=True)
 
 
 @router.get("/tasks/{task}/monitoring", response_model=MonitoringPage, openapi_extra=EITHER)

@@ -125,12 +125,14 @@ async def fetch_round_request(
     wait: Wait = 0.0,
 ) -> Response:
     """Return the request of the open round, with its model, to an owner who signed."""
+    last = after
 
     def is_new(version: TaskVersion) -> bool:
-        return version.round > after or version.state is not State.TRAINING
+        return version.round > last or version.state is not State.TRAINING
 
     def read(view: View) -> Response | None:
-        round = view.round_request(task, after=after)
+        nonlocal last  # a device that is asked no more waits for the next round, and the next
+        round, last = view.round_request(task, after=after), max(after, view.task(task).round)
         now_ms = context.service.market.now_ms()
         return None if round is None else _round_response(round, now_ms)
 

@@ -15,7 +15,18 @@ _FUND = {"account": "fund", "pays_to": "the data protection charity of the town"
 _HASHES = ("card", "digest", "hash", "last_hash", "leaf", "offer", "previous", "root")
 _KEYS = ("market_public_key", "new", "old", "public_key")
 _SIGNATURES = ("market_signature", "new_signature", "old_signature", "proof", "signature")
-_NONE = ("declined", "held_micro", "left", "offered", "refunded", "released", "repeats")
+_NONE = (
+    "declined",
+    "dismissed",
+    "forfeited_micro",
+    "held_micro",
+    "hold_rounds",
+    "left",
+    "offered",
+    "refunded",
+    "released",
+    "repeats",
+)
 _ONE = ("delivered", "attempts", "missed", "restarts", "sequence", "struck_out")
 EXAMPLES: dict[str, Any] = {
     **dict.fromkeys(_HASHES, HASH),
@@ -98,6 +109,22 @@ EXAMPLES: dict[str, Any] = {
     "squares_low": 10894.2,
     "squares_high": 16120.9,
     "MonitoringPage.note": monitoring.NOTE,
+    # Evidence
+    "block": 0,
+    "stands": True,
+    "score": 7.4,
+    "verdict": "shown",
+    "echoes": False,
+    "sums": {},
+    "summary": "No update of the 22 devices speaks against the reference records.",
+    "blocks": [{"block": 0, "stands": True}],
+    "devices": 22,
+    "shown": 20,
+    "undecided": 2,
+    "findings": [],
+    "KeptRound.request": HASH,
+    "KeptRound.model": "AAAAAAAA8D8=",
+    "KeptRound.updates": {"owner:ann": "AAAAAAAA8D8="},
     # Accounts and tokens
     "changed_ms": MS + 250,
     "claimed_before": False,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedbourse.web.settings import Settings
 
 _UPDATE = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/update")
+_REFERENCE = re.compile(r"/v1/tasks/[^/]+/reference")
 _WITH_BODY = ("POST", "PUT")
 _KEYS_MAX = 10_000
 _HEADERS = (
@@ -160,6 +161,8 @@ class BodyLimit:
             return 0
         if scope["method"] == "PUT" and _UPDATE.fullmatch(scope["path"]) and _signed(scope):
             return self._settings.update_bytes_max
+        if scope["method"] == "PUT" and _REFERENCE.fullmatch(scope["path"]) and _has_token(scope):
+            return self._settings.update_bytes_max
         return self._settings.json_bytes_max
 
     def _full(self, peer: str, held: int) -> Response | None:
@@ -210,6 +213,11 @@ def _claimed(scope: Scope) -> int:
 def _signed(scope: Scope) -> bool:
     """Tell whether a request claims a signature; that is verified once its body is read."""
     return {b"signature", b"signature-input"} <= {name for name, _ in scope["headers"]}
+
+
+def _has_token(scope: Scope) -> bool:
+    """Tell whether a request brings a token; whose it is turns out once its body is read."""
+    return any(name == b"authorization" for name, _ in scope["headers"])
 
 
 def _too_large(scope: Scope, bytes_max: int) -> Response:

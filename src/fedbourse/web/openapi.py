@@ -61,6 +61,9 @@ ANYBODY: dict[str, Any] = {"security": [{}, {"token": []}, {"signature": []}]}
 BYTES: dict[str, Any] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
 }
+BYTES_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file as it was uploaded.", "content": BYTES}
+}
 _HASH: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _WHOLE: dict[str, Any] = {"type": "string", "pattern": "^[0-9]{1,16}$"}
 _MODEL_HASH = {"Fedbourse-Model-Hash": {"description": "SHA-256 of the body.", "schema": _HASH}}

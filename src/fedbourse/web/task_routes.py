@@ -12,12 +12,13 @@ from fedbourse.market import documents, what_if
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.document_types import TaskDocument, TaskReport
+from fedbourse.market.evidence_report import EvidenceReport
 from fedbourse.tasks.card import TaskCard
 from fedbourse.web.bodies import Cancellation, Nothing, Opening  # noqa: TC001 - FastAPI reads them
 from fedbourse.web.cards import CardBody  # noqa: TC001 - as above
 from fedbourse.web.context import AuthenticatedContext  # noqa: TC001 - as above
 from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - as above
-from fedbourse.web.openapi import MODEL_RESPONSES, TOKEN
+from fedbourse.web.openapi import BYTES, BYTES_RESPONSES, EITHER, MODEL_RESPONSES, TOKEN
 from fedbourse.web.paths import OwnersAssumed, Rewards, TaskId  # noqa: TC001 - as above
 from fedbourse.web.strict_route import StrictRoute
 
@@ -54,6 +55,46 @@ def create_task(context: AuthenticatedDep, card: CardBody) -> Response:
         ),
         status=201,
     )
+
+
+@router.put(
+    "/tasks/{task}/reference",
+    response_model=TaskDocument,
+    openapi_extra=TOKEN | {"requestBody": {"required": True, "content": BYTES}},
+)
+def put_reference(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Upload the reference records of a draft whose card has evidence.
+
+    32 bytes of salt, then each record's features and label in little-endian doubles; SHA-256 of
+    all of it is what the card commits to.
+    """
+    content = context.request.body
+    return _move(context, task, partial(buyer_commands.put_reference, content=content))
+
+
+@router.get(
+    "/tasks/{task}/reference",
+    response_class=Response,
+    responses=BYTES_RESPONSES,
+    openapi_extra=EITHER,
+)
+def fetch_reference(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Return the reference records once the task has ended: to its buyer and to auditors.
+
+    To owners who trained as well, where the card says so.
+    """
+    with context.service.view(context.caller) as view:
+        content = view.reference(task)
+    return Response(content, media_type="application/octet-stream")
+
+
+@router.get("/tasks/{task}/evidence", response_model=EvidenceReport, openapi_extra=EITHER)
+def show_evidence(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Show what evidence found, once the task has ended.
+
+    To auditors and the operator every device, to an owner its own, to the buyer how many.
+    """
+    return context.read(lambda view: view.evidence(task), heavy=True)
 
 
 @router.post("/tasks/{task}/open", response_model=TaskDocument, openapi_extra=TOKEN)

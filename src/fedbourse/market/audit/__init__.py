@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbourse.market.audit.evidence import check_evidence
 from fedbourse.market.audit.heads import SeenHead, verify_head
 from fedbourse.market.audit.history import (
     check_card,
@@ -59,6 +60,7 @@ _CHECKS: dict[str, Callable[[TaskRecords], str]] = {
     "allocations": check_allocations,
     "terms": check_terms,
     "updates": check_updates,
+    "evidence": check_evidence,
     "vesting": check_vesting,
     "escrow": check_escrow,
 }
@@ -79,15 +81,21 @@ def verify_task(
     entries: list[Document] | None = None,
     escrow_micro: int | None = None,
     updates: Mapping[int, list[Document]] | None = None,
+    evidence: Document | None = None,
 ) -> list[Check]:
     """Recompute everything that these documents allow, and say what differs.
 
     ``owners`` is what ``TaskView.everybody`` returns, ``own`` what ``TaskView.participation``
     returns, with its ``proof``; ``entries`` are the transfers of the escrow account, and
-    ``escrow_micro`` is what it holds; ``updates`` are those of each round.
+    ``escrow_micro`` is what it holds; ``updates`` are those of each round; ``evidence`` is what
+    it was computed from, with the ``findings`` of its report.
     """
-    records = TaskRecords(task, card, events, owners, own, entries, escrow_micro, updates)
-    checks = [run(name, check, records) for name, check in _CHECKS.items()]
+    records = TaskRecords(task, card, events, owners, own, entries, escrow_micro, updates, evidence)
+    checks = [
+        run(name, check, records)
+        for name, check in _CHECKS.items()
+        if check is not check_evidence or card.get("evidence") is not None
+    ]
     if own is not None:
         checks += [run(name, check, records) for name, check in _OWN_CHECKS.items()]
     return checks

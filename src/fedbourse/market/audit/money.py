@@ -19,6 +19,7 @@ from fedbourse.market.audit.records import (
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.records import State
 from fedbourse.market.service import FUND
+from fedbourse.protocol.messages import earned
 from fedbourse.units import MicroCredits, amount_text, credits_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def check_vesting(records: TaskRecords) -> str:
         if entry["debit"] == escrow and entry["credit"] not in (records.task["buyer"], FUND):
             paid[entry["credit"]] += entry["amount"]
     for allocation in records.everybody("allocation"):
-        owed = due(records, allocation)
+        owed = due(records, allocation) - allocation["held_micro"]
         same_amount(f"what {allocation['owner']} was paid", paid.pop(allocation["owner"], 0), owed)
     if paid:
         raise Differs(f"escrow paid {', '.join(paid)}, who signed nothing")
@@ -82,8 +83,19 @@ def _check_rule(records: TaskRecords, ended: Document) -> None:
         return
     if records.owners is None:
         return
-    absent = absent_pay(records)
-    same_amount("what was not delivered", ended["fund_micro"] + ended["shared_micro"], absent)
+    absent = absent_pay(records) + _forfeited(records)
+    same_amount("what was not earned", ended["fund_micro"] + ended["shared_micro"], absent)
+
+
+def _forfeited(records: TaskRecords) -> int:
+    """Return what dismissed owners delivered and were not paid for."""
+    rounds = records.card.rounds
+    return sum(
+        earned(each["payment_micro"], delivered=each["delivered"], rounds=rounds)
+        - due(records, each)
+        for each in records.signed
+        if each["state"] == "dismissed"
+    )
 
 
 def verify_books(

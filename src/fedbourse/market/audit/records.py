@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market import log
+from fedbourse.market.records import TRAINED
 from fedbourse.market.unearned import shared_bonuses, undelivered_pay
 from fedbourse.protocol.messages import allocation_document, earned
 from fedbourse.tasks.card import TaskCard
@@ -49,6 +50,8 @@ class TaskRecords:
     escrow_micro: int | None
     updates: Mapping[int, list[Document]] | None
     """Owner and hash of each update, by round."""
+    evidence: Document | None = None
+    """The reference file, what was found of devices, and the rounds that were kept."""
 
     @cached_property
     def card(self) -> TaskCard:
@@ -99,7 +102,7 @@ class TaskRecords:
     @property
     def signed(self) -> list[Document]:
         """Return the allocations whose terms were signed."""
-        return [each for each in self.everybody("allocation") if each["state"] == "signed"]
+        return [each for each in self.everybody("allocation") if each["state"] in TRAINED]
 
     @property
     def round_updates(self) -> Mapping[int, list[Document]]:
@@ -269,12 +272,29 @@ def budgets_of(replies: list[Document]) -> list[float]:
 
 def due(records: TaskRecords, allocation: Document, *, shared: bool = True) -> int:
     """Return what an allocation must have earned, with its part of others' rounds or without."""
-    if allocation["state"] != "signed" or not any(e["kind"] == "training" for e in records.events):
+    if allocation["state"] not in TRAINED or not any(
+        e["kind"] == "training" for e in records.events
+    ):
         return 0
     if records.card.vesting == "upfront":
         payment: int = allocation["payment_micro"]
         return payment
-    own = earned(
-        allocation["payment_micro"], delivered=allocation["delivered"], rounds=records.card.rounds
-    )
+    delivered = allocation["delivered"]
+    if allocation["state"] == "dismissed" and not allocation["held_micro"]:
+        delivered = _released(records, allocation["owner"])
+    own = earned(allocation["payment_micro"], delivered=delivered, rounds=records.card.rounds)
     return own + _bonuses(records).get(allocation["owner"], 0) if shared else own
+
+
+def _released(records: TaskRecords, owner: str) -> int:
+    """Return how many updates a dismissed owner delivered before the block that it lost."""
+    if records.evidence is None or records.card.evidence is None:
+        raise Unseen("what a dismissed owner is paid is recomputed by auditors")
+    blocks = {
+        each["block"]
+        for each in records.evidence["findings"]
+        if each["owner"] == owner and each["dismissed_round"] is not None
+    }
+    first = max(blocks) * records.card.evidence.block_rounds(records.card.rounds)
+    rounds = [records.round_updates.get(number, []) for number in range(first)]
+    return sum(update["owner"] == owner for updates in rounds for update in updates)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
 from fedbourse.market import merkle
+from fedbourse.market.evidence import Comparison, end_block
 from fedbourse.market.heads import next_opening
 from fedbourse.market.lifecycle import ENDED, Command
 from fedbourse.market.offers import choose_reward, first_total, micro_credits_of, reported_to
@@ -73,6 +74,11 @@ def open_task(
             f"{UPFRONT_INCENTIVE}; confirm that you accept this (confirm_upfront, on the command "
             "line --confirm-upfront), or use a card with vesting by-round"
         )
+    if task.card.evidence is not None and not tx.has_reference(task.id):
+        raise Conflict(
+            "the card has evidence, and its reference records are missing; upload them first "
+            "(PUT /v1/tasks/TASK/reference, on the command line task open --reference FILE)"
+        )
     reserve = checked_reserve(tx, task)
     route = task.buyer, escrow(task.id)
     market.pay(tx, f"{task.id}/escrow", route, reserve, "the whole reward is reserved")
@@ -87,6 +93,18 @@ def open_task(
     task = market.record(tx, task, "opened", body)
     tx.add_opening(place["opening"], task)
     return task
+
+
+def put_reference(
+    market: Market, tx: Transaction, caller: Caller, task_id: str, *, content: bytes
+) -> Task:
+    """Store the reference records of a draft with evidence."""
+    task = taken(tx, caller, task_id, Command.OPEN)
+    if task.card.evidence is None:
+        raise Conflict("the card has no evidence, so that nothing is compared with a reference")
+    Comparison.of(task.card, content)
+    tx.put_reference(task.id, content)
+    return tx.task(task_id)
 
 
 def announce(market: Market, tx: Transaction, caller: Caller, task_id: str) -> Task:
@@ -129,10 +147,14 @@ def cancel(
     task = taken(tx, caller, task_id, Command.CANCEL)
     role = role_of(caller, task)
     cause = plain_text("reason", reason).strip()[:400] or f"by the {role}"
-    closed = task.round if tx.has_round(task.id, 0) else 0
+    trained = tx.has_round(task.id, 0)
+    closed = task.round if trained else 0
+    judged = {}
+    if trained and task.card.evidence is not None:
+        judged = {"evidence": end_block(market, tx, task)}
     remainder = empty_escrow(market, tx, task, closed_rounds=closed)
     task = replace(task, deadline_ms=None, tick_ends_ms=None, review_ends_ms=None)
-    body = {"by": role, "reason": cause, **remainder.document}
+    body = {"by": role, "reason": cause, **remainder.document, **judged}
     return market.record(tx, task, "cancelled", body)
 
 

@@ -15,6 +15,7 @@ from fedbourse.learning.update_check import update_numbers
 from fedbourse.ledger import Transfer
 from fedbourse.market import merkle
 from fedbourse.market.commands.buyer import cancel
+from fedbourse.market.evidence import end_block, judge_round, voided
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.monitoring import watch
 from fedbourse.market.parties import MARKET
@@ -92,21 +93,36 @@ def close_round(market: Market, tx: Transaction, task_id: str) -> Task:
     closing = tx.round(task.id, task.round)
     updates = tx.updates(task.id, task.round)
     model = np.frombuffer(closing.model, dtype="<f8")
-    void = len(updates) < task.card.min_participants
-    if updates:
+    judged, dismissed = {}, frozenset[str]()
+    if task.card.evidence is not None:
+        judgement = judge_round(tx, task, model)
+        task, dismissed = voided(task, judgement), judgement.dismissed
+        judged = {"evidence": judgement.document}
+    counted = [update.owner for update in updates if update.owner not in dismissed]
+    void = len(counted) < task.card.min_participants
+    if counted:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
-            mean = _aggregate(tx, task, [update.owner for update in updates])
+            mean = _aggregate(tx, task, counted)
             model = model if void else model - task.card.step_size * mean
     if not np.isfinite(model).all():
         reason = f"training diverged in round {task.round}: the model is no longer finite"
         return cancel(market, tx, MARKET, task.id, reason=reason)
-    tx.close_round(task.id, task.round, at_ms=market.now_ms(), updates=len(updates))
+    if (spec := task.card.evidence) and spec.ends_block(task.round, rounds=task.card.rounds):
+        judged["evidence"] |= end_block(market, tx, task)
+    tx.close_round(
+        task.id,
+        task.round,
+        at_ms=market.now_ms(),
+        updates=len(updates),
+        keep=task.card.evidence is not None,
+    )
     body = {
         "round": task.round,
         "updates": len(updates),
         "void": void,
         "updates_root": merkle.root([update.hash for update in updates]),
         "model_hash": _hash(model.tobytes()),
+        **judged,
     }
     task = market.record(tx, task, "round", body)
     if task.round + 1 < task.card.rounds:
@@ -115,7 +131,7 @@ def close_round(market: Market, tx: Transaction, task_id: str) -> Task:
 
 
 def _aggregate(tx: Transaction, task: Task, owners: list[str]) -> FloatArray:
-    """Return the mean of the open round's updates, having added them to what is known of devices.
+    """Return the mean of these owners' updates, having added them to what is known of devices.
 
     Vectors are read one after the other, twice, so that memory does not grow with their number.
     """
@@ -124,9 +140,12 @@ def _aggregate(tx: Transaction, task: Task, owners: list[str]) -> FloatArray:
     terms = (card.privacy_terms(task=task.id, budget=present(budgets[owner])) for owner in owners)
     scales = np.array([each.scale for each in terms])
 
+    counted = set(owners)
+
     def bodies() -> Iterator[tuple[str, bytes]]:
         at_once = max(1, _IN_MEMORY_BYTES // (8 * card.dimension))
-        return tx.vectors(task.id, task.round, at_once=at_once)
+        vectors = tx.vectors(task.id, task.round, at_once=at_once)
+        return (each for each in vectors if each[0] in counted)
 
     blocks = (update_numbers(body, dimension=card.dimension)[None] for _, body in bodies())
     sums = aggregate(blocks, scales, card.aggregation, dimension=card.dimension)

@@ -22,6 +22,7 @@ from fedbourse.testing.device.malicious_market import (
 from fedbourse.units import credits_text
 
 Bend = Callable[[Any], Any]
+_UNPAID = {"earned_micro": 0, "held_micro": 0}
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ TERMS = [
     Case(
         "a line without state",
         "participation",
-        items(allocation={"delivered": 0}),
+        items(allocation={"delivered": 0, **_UNPAID}),
         "document",
         "no state",
     ),
@@ -256,7 +257,7 @@ FORGED_OFFERS = [
         "terms of a stranger's",
         "signed participation",
         items(
-            allocation={"state": "offered", "delivered": 0},
+            allocation={"state": "offered", "delivered": 0, **_UNPAID},
             terms={"terms": {}, "digest": "", "market_signature": ""},
         ),
         "unsigned",
@@ -265,7 +266,7 @@ FORGED_OFFERS = [
     Case(
         "a line declined by a stranger",
         "signed participation",
-        items(allocation={"state": "declined", "delivered": 0}),
+        items(allocation={"state": "declined", "delivered": 0, **_UNPAID}),
         "unsigned",
         "record of this owner",
     ),
@@ -321,7 +322,7 @@ FORGED_STATES = [
     Case(
         "a line declined by a stranger",
         "signed participation",
-        items(allocation={"state": "declined", "delivered": 2}),
+        items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
         "unsigned",
         "record of this owner",
     ),
@@ -336,7 +337,7 @@ FORGED_STATES = [
         "terms of a stranger's",
         "signed participation",
         items(
-            allocation={"state": "offered", "delivered": 2},
+            allocation={"state": "offered", "delivered": 2, **_UNPAID},
             terms={"terms": {}, "digest": "", "market_signature": ""},
         ),
         "unsigned",
@@ -460,14 +461,14 @@ QUERIES = [
     Case(
         "updates forgotten",
         "participation",
-        items(allocation={"state": "signed", "delivered": 3}),
+        items(allocation={"state": "signed", "delivered": 3, **_UNPAID}),
         "forgotten",
         "old copy",
     ),
     Case(
         "line declined later",
         "participation",
-        items(allocation={"state": "declined", "delivered": 2}),
+        items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
         "",
         "declined",
     ),

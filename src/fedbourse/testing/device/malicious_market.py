@@ -310,6 +310,7 @@ class MaliciousMarket:
         line = {
             "state": "signed" if self.signed else "offered",
             "delivered": len(self.paid),
+            "held_micro": 0,
             "payment_micro": self.payment,
             "earned_micro": earned(self.payment, delivered=len(self.paid), rounds=self.rounds),
             "leaf": self.leaf,
@@ -345,6 +346,8 @@ class MaliciousMarket:
                 allocation=line and line["state"],
                 terms=terms and digest(terms["terms"]),
                 exit=gone and gone["reason"],
+                earned_micro=line["earned_micro"] if line else 0,
+                held_micro=line["held_micro"] if line else 0,
             )
         except (KeyError, TypeError, ValueError):
             return said
@@ -410,6 +413,7 @@ class MaliciousMarket:
                 round=number,
                 delivered=delivered,
                 earned_micro=earned(self.payment, delivered=delivered, rounds=self.rounds),
+                held_micro=0,
                 update=digest(message),
             ),
         )

@@ -9,7 +9,7 @@ from alembic import op
 
 from fedbourse.storage.upgrade import statements
 
-revision = "1001"
+revision = "1002"
 down_revision = None
 
 
