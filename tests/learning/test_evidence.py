@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidInput
-from fedbourse.learning.evidence import Evidence, EvidenceRule, Reference, Sums, without
+from fedbourse.learning.evidence import Evidence, EvidenceRule, Reference, Sums, block_starts
+from fedbourse.learning.reference_gradients import without
 
 RULE = EvidenceRule(alpha=0.05, beta=0.05, k0=0.5, rounds=40)
 D, DEVICES = 12, 3000
@@ -208,3 +210,25 @@ def test_the_least_budget_is_the_one_whose_variance_can_be_judged() -> None:
 def test_rules_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         EvidenceRule(**({"alpha": 0.01, "beta": 0.01, "k0": 0.5, "rounds": 10} | wrong))
+
+
+@pytest.mark.parametrize(("rounds", "blocks"), [(50, 1), (50, 4), (7, 7), (10, 3)])
+def test_blocks_share_both_levels_and_are_as_long_as_the_longest(rounds: int, blocks: int) -> None:
+    rule = replace(RULE, rounds=rounds).for_blocks(blocks)
+    lengths = np.diff([*block_starts(rounds, blocks), rounds])
+    assert rule.rounds == lengths.max() <= lengths.min() + 1
+    assert rule.alpha * blocks == pytest.approx(RULE.alpha)
+    assert rule.beta * blocks == pytest.approx(RULE.beta)
+
+
+def test_more_blocks_than_rounds_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"blocks must be .*40"):
+        RULE.for_blocks(41)
+
+
+def test_evidence_comes_back_from_json_bit_for_bit() -> None:
+    rng = np.random.default_rng(10)
+    evidence = run(rng.normal(size=(5, D)), rng.normal(size=(5, D)), 0.7)
+    assert Evidence.of(json.loads(json.dumps(evidence.document))) == evidence
+    with pytest.raises(InvalidInput, match="evidence must hold k0"):
+        Evidence.of({"k0": 0.5})

@@ -202,7 +202,7 @@ def test_cancelling_releases_held_pay_and_gives_the_buyer_none_of_it(trading, ro
 
 
 def test_a_device_that_was_honest_at_first_loses_the_block_in_which_it_stops(trading) -> None:
-    owners = trading.owners(0.2, *VALUES)
+    owners = trading.owners(0.9, *VALUES)
     task = trading.in_training(owners, **changes(hold_rounds=4))
     task = trained(trading, task, owners, until=4)
     task = trained(trading, task, owners, without_data=[0])
