@@ -7,9 +7,10 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import (
@@ -21,9 +22,6 @@ from fedbourse.files.columns import (
     is_numeric,
     refuse_nulls,
 )
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 KINDS = (".csv", ".parquet", ".npy", ".txt", ".arrow", ".feather")
 

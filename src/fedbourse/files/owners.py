@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, chosen_column, is_numeric, refuse_nulls
@@ -15,11 +17,6 @@ from fedbourse.files.listing import kind_of, tables_in
 from fedbourse.files.read_ahead import Piece, in_order
 from fedbourse.files.tables import open_table
 from fedbourse.game.outofcore.stream import ROWS, Chunk, Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
 
 USUAL = ("value", "values")
 """Usual names of a column of values."""

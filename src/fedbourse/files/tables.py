@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number
 from fedbourse.files.read_ahead import Piece, one_ahead
 from fedbourse.game.outofcore.stream import ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LARGE = 4 * ROWS
 """Rows of a Parquet row group that is too large to be read at once."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game.accuracy import Accuracy
+from fedbourse.game.columns import FloatArray
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedbourse.game.columns import FloatArray
 
 _LEAST = 4  # observations: one more than there are numbers to fit
 

@@ -26,22 +26,17 @@ last budgets overshoot, and for five or more equal owners the budgets swing ever
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.best_response import best_responses
-from fedbourse.game.columns import per_owner
+from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.game import Game, checked_reward
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fedbourse.game.columns import FloatArray
 
 CONVERGED = 1e-6
 """The width of the bracket, as a part of P, at which discovery ends."""

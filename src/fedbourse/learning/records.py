@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from fedbourse.errors import InvalidData
 from fedbourse.game.array_spans import cores
+from fedbourse.game.columns import BoolArray, FloatArray, IntArray
 from fedbourse.units import whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-
 
 _BLOCK = 2**17  # doubles: 1 MB fits into a core's second cache
 _BLOCK_FOR_THREADS = 2**20  # what it takes until two threads of BLAS are faster than one

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import FedbourseError, InvalidData, InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_nulls
+from fedbourse.game.columns import FloatArray
 from fedbourse.learning.sources import Source, from_table, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
-    from fedbourse.game.columns import FloatArray
 
 KINDS = (".csv", ".parquet", ".npz")
 CLASSES_MAX = 1000

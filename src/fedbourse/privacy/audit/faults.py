@@ -6,14 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedbourse.privacy.audit.claim import Claim, Subject
-    from fedbourse.privacy.noise import FloatArray
-
+from fedbourse.privacy.audit.claim import Claim, Subject
+from fedbourse.privacy.noise import FloatArray
 
 FAULT_DESCRIPTIONS = {
     "half-sigma": "half the noise",

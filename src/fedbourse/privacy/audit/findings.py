@@ -19,22 +19,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import betaincinv, gammainc, gammaincc, ndtr
 
+from fedbourse.privacy.audit.claim import Plan
 from fedbourse.privacy.audit.power import TAIL_MARGIN, at_least, cosine_p_value, power_of
+from fedbourse.privacy.audit.runs import Guesses, Residuals
+from fedbourse.privacy.noise import FloatArray
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from fedbourse.privacy.audit.claim import Plan
-    from fedbourse.privacy.audit.runs import Guesses, Residuals
-    from fedbourse.privacy.noise import FloatArray
-
 
 _Measure = tuple[float, float]  # a statistic, and a bound on its p-value
 
