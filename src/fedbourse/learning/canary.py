@@ -23,7 +23,7 @@ from fedbourse.game.columns import FloatArray
 from fedbourse.learning.models import LeastSquares
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
-from fedbourse.privacy.audit import FAULTS, NOISE_FAULTS, Claim, Subject
+from fedbourse.privacy.audit import FAULT_DESCRIPTIONS, NOISE_FAULTS, Claim, Subject
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN, ExactNoise, Noise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from fedbourse.units import number, whole_number
@@ -121,8 +121,9 @@ def canary_subject(
         raise InvalidInput(
             f"mechanism must be one of {', '.join(MECHANISMS)}; found {mechanism!r:.60}"
         )
-    if fault is not None and fault not in FAULTS:
-        raise InvalidInput(f"fault must be one of {', '.join(FAULTS)}; found {fault!r:.60}")
+    if fault is not None and fault not in FAULT_DESCRIPTIONS:
+        faults = ", ".join(FAULT_DESCRIPTIONS)
+        raise InvalidInput(f"fault must be one of {faults}; found {fault!r:.60}")
     if fault == "reused-noise" and claim.rounds < 2:
         raise InvalidInput(f"reused-noise needs at least 2 rounds; found {claim.rounds}")
     owner = CanaryOwner.draw(claim, seed=seed)
