@@ -8,7 +8,6 @@ file holds the arrays X and y, or features and labels.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,14 +34,6 @@ class SourceTable:
     raw: FloatArray
     label: str
     labels: npt.NDArray[Any]
-
-
-def split_name(name: str) -> tuple[str, str | None]:
-    """Split off the label column, unless the whole is a file whose name has a colon."""
-    if ":" in name and not os.path.exists(name):
-        path, label = name.rsplit(":", 1)
-        return path, label
-    return name, None
 
 
 def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) -> Source:
