@@ -88,10 +88,8 @@ def _data(path: str, name: str) -> bytes:
 
 
 def _text(name: str, data: bytes) -> npt.NDArray[np.float64]:
-    try:
+    with explained(name, ".txt"):
         lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InvalidFile(f"{name} is not UTF-8 text: byte {error.start} is wrong") from None
     numbers: list[float] = []
     for i, line in enumerate(lines, start=1):
         for word in line.partition("#")[0].split():

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -47,6 +48,7 @@ _PROBE = 1e-12  # how far beside a Newton estimate P is announced, so that the b
 _ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
 _PATIENCE = 25  # ticks after which every move is a bisection: 60 are enough for any bracket
 _RANGE = 1e-300, 1e300  # where totals stay, whatever the replies
+_total_of = attrgetter("total_budget")
 _STEP = 4.0  # how much farther than the last move P goes while the bracket has only one end
 
 
@@ -171,10 +173,6 @@ class PriceDiscovery:
             return _STEP
         last = self.ticks[-1].total_budget / self.ticks[-2].total_budget
         return _STEP * max(last, 1 / last)
-
-
-def _total_of(tick: TickSum) -> float:
-    return tick.total_budget
 
 
 def _width(low: TickSum, high: TickSum) -> float:
