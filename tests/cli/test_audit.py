@@ -12,7 +12,7 @@ import pytest
 from fedbourse.cli import main
 from fedbourse.cli.audit import FaultName
 from fedbourse.privacy import noise_scale
-from fedbourse.privacy.audit import FAULTS
+from fedbourse.privacy.audit import FAULT_DESCRIPTIONS
 
 QUICK = ["--rounds", "4", "--samples", "50", "--runs", "400"]
 CAUGHT_BY = {
@@ -69,10 +69,10 @@ def test_simulated_noise_passes_and_its_seed_repeats_it(audit) -> None:
 
 
 def test_the_faults_offered_are_those_there_are() -> None:
-    assert set(get_args(FaultName)) == set(FAULTS) == set(CAUGHT_BY)
+    assert set(get_args(FaultName)) == set(FAULT_DESCRIPTIONS) == set(CAUGHT_BY)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULT_DESCRIPTIONS)
 def test_a_planted_fault_ends_in_exit_code_7_and_the_test_that_noticed(audit, fault) -> None:
     code, out, err = audit("noise", *QUICK, "--fault", fault)
     assert code == 7
@@ -108,7 +108,7 @@ def test_the_json_says_what_was_claimed_and_what_was_shown(audit) -> None:
     assert report["noise_scale"] == noise_scale(0.2, clip=1.0, samples=50, iterations=4)
     assert report["epsilon_lower_bound"] < report["epsilon_claimed"]
     assert len(report["findings"]) == 10
-    assert {fault["fault"] for fault in report["power"]} == set(FAULTS)
+    assert {fault["fault"] for fault in report["power"]} == set(FAULT_DESCRIPTIONS)
 
 
 def test_where_power_is_low_the_report_says_how_many_runs_it_takes(audit) -> None:

@@ -6,7 +6,7 @@ import pytest
 from fedbourse.errors import InvalidInput, InvalidNumber
 from fedbourse.learning.canary import CanaryOwner, canary_subject
 from fedbourse.learning.models import LeastSquares, clipped
-from fedbourse.privacy.audit import FAULTS, Claim, audit_noise
+from fedbourse.privacy.audit import FAULT_DESCRIPTIONS, Claim, audit_noise
 from learning.federations import numeric_gradient
 
 CLAIM = Claim(rho=0.5, clip=2.0, samples=50, rounds=4, dimension=10)
@@ -74,7 +74,7 @@ def test_both_mechanisms_pass(mechanism, seed) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["exact", "simulated"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULT_DESCRIPTIONS)
 def test_every_fault_is_caught_on_every_mechanism(mechanism, fault) -> None:
     subject = canary_subject(CLAIM, mechanism=mechanism, fault=fault)
     audit = audit_noise(subject, CLAIM, runs=400)

@@ -159,9 +159,9 @@ def _cap(rho: float | None, epsilon: float | None, delta: float) -> float:
 def _data_file(name: str) -> str:
     """Return the data's name, which holds wherever the device is started from."""
     from fedbourse.device.data import KINDS
-    from fedbourse.learning.sources.files import split_name
+    from fedbourse.files.column_file import split_spec
 
-    path, label = split_name(name)
+    path, label = split_spec(name)
     file = Path(path).absolute()
     if file.suffix.lower() not in KINDS:
         raise InvalidFile(f"--data must be a {', '.join(KINDS)} file; found {name!r:.80}")

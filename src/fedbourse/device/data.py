@@ -18,8 +18,8 @@ from fedbourse.device.arrow_tables import ArrowFile, read_arrow
 from fedbourse.device.record_rule import RecordRule
 from fedbourse.device.table_files import CsvFile, TableFile
 from fedbourse.errors import InvalidData, InvalidFile
+from fedbourse.files.column_file import split_spec
 from fedbourse.learning.device_records import DeviceRecords
-from fedbourse.learning.sources.files import split_name
 
 if TYPE_CHECKING:
     from fedbourse.device.record_rule import MisfitGroup, RecordSpec, RecordTable
@@ -47,7 +47,7 @@ class FileData:
 
     def __call__(self, card: RecordSpec) -> TableFile:
         """Return the records."""
-        path, label = split_name(self.name)
+        path, label = split_spec(self.name)
         kind = KINDS.get(Path(path).suffix.lower())
         if kind is None:
             raise InvalidFile(

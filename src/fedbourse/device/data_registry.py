@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile
-from fedbourse.learning.sources.files import split_name
+from fedbourse.files.column_file import split_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ class DataFile:
     @classmethod
     def named(cls, name: str) -> DataFile:
         """Read the file of FILE[:LABEL_COLUMN]."""
-        path, _ = split_name(name)
+        path, _ = split_spec(name)
         try:
             place = Path(path).resolve()
             facts = place.stat()

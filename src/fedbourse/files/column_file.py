@@ -7,9 +7,10 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import (
@@ -21,9 +22,6 @@ from fedbourse.files.columns import (
     is_numeric,
     refuse_nulls,
 )
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 KINDS = (".csv", ".parquet", ".npy", ".txt", ".arrow", ".feather")
 
@@ -90,10 +88,8 @@ def _data(path: str, name: str) -> bytes:
 
 
 def _text(name: str, data: bytes) -> npt.NDArray[np.float64]:
-    try:
+    with explained(name, ".txt"):
         lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InvalidFile(f"{name} is not UTF-8 text: byte {error.start} is wrong") from None
     numbers: list[float] = []
     for i, line in enumerate(lines, start=1):
         for word in line.partition("#")[0].split():

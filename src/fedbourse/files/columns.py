@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbourse.errors import InvalidFile, MissingExtra
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def arrow(kind: str) -> Any:

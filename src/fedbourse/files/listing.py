@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import cannot_be_read
 from fedbourse.files.tables import READERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KINDS = f"{', '.join(list(READERS)[:-1])} or {list(READERS)[-1]}"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, chosen_column, is_numeric, refuse_nulls
@@ -15,11 +17,6 @@ from fedbourse.files.listing import kind_of, tables_in
 from fedbourse.files.read_ahead import Piece, in_order
 from fedbourse.files.tables import open_table
 from fedbourse.game.outofcore.stream import ROWS, Chunk, Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
 
 USUAL = ("value", "values")
 """Usual names of a column of values."""
@@ -54,7 +51,7 @@ def owners_in(
     """
     files = tables_in(os.fspath(path))
     arrow(next(map(kind_of, files.values())))
-    return Stream(lambda: _Reading(files, column, names).chunks())
+    return Stream(lambda: _chunks(files, column, names))
 
 
 @dataclass
@@ -67,53 +64,46 @@ class _Part:
     row: int = 0
 
 
-class _Reading:
-    """One reading of all files."""
+def _chunks(files: dict[str, str], column: str | None, names: str | None) -> Iterator[Chunk]:
+    """Yield all rows, file by file."""
+    step = ROWS if names is None else NAMED_ROWS
+    for part, batch in in_order(_pieces(files, column, names)):
+        for start in range(0, batch.num_rows, step):
+            yield _chunk(part, batch.slice(start, step), names)
 
-    def __init__(self, files: dict[str, str], column: str | None, names: str | None) -> None:
-        self._files, self._column, self._names = files, column, names
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, file by file."""
-        step = ROWS if self._names is None else NAMED_ROWS
-        for part, batch in in_order(self._pieces()):
-            for start in range(0, batch.num_rows, step):
-                yield self._chunk(part, batch.slice(start, step))
+def _pieces(files: dict[str, str], column: str | None, names: str | None) -> Iterator[Piece]:
+    for source, path in files.items():
+        table = open_table(path, kind_of(path))
+        column = chosen_column(path, table.names, column, USUAL, "with column=")  # of all files
+        if names is not None:
+            chosen_column(path, table.names, names, (), "")
+        kind = table.types.get(column)
+        if kind is not None and not is_numeric(kind):
+            raise InvalidFile(f"{path}, column {column}, must hold numbers; found {kind}")
+        part = _Part(source, path, column)
+        for piece in table.pieces([column] if names in (None, column) else [column, names]):
+            yield Piece(piece.rows, partial(_of, part, piece))
 
-    def _pieces(self) -> Iterator[Piece]:
-        for source, path in self._files.items():
-            table = open_table(path, kind_of(path))
-            column = chosen_column(path, table.names, self._column, USUAL, "with column=")
-            self._column = column  # all files have the same one
-            if self._names is not None:
-                chosen_column(path, table.names, self._names, (), "")
-            kind = table.type_of(column)
-            if kind is not None and not is_numeric(kind):
-                raise InvalidFile(f"{path}, column {column}, must hold numbers; found {kind}")
-            columns = [column, *([self._names] if self._names not in (None, column) else [])]
-            part = _Part(source, path, column)
-            for piece in table.pieces(columns):
-                yield Piece(piece.rows, partial(_of, part, piece))
 
-    def _chunk(self, part: _Part, batch: Any) -> Chunk:
-        first, part.row = part.row, part.row + batch.num_rows
-        values = _decoded(batch.column(part.column))
-        refuse_nulls(part.path, part.column, values, first)
-        if str(values.type).startswith("decimal"):
-            values = values.cast("float64")
-        if self._names is None:
-            return Chunk(values.to_numpy(zero_copy_only=False), source=part.source)
-        names = _decoded(batch.column(self._names))
-        refuse_nulls(part.path, self._names, names, first)
-        return Chunk(values.to_numpy(zero_copy_only=False), _objects(names), part.source)
+def _chunk(part: _Part, batch: Any, names: str | None) -> Chunk:
+    first, part.row = part.row, part.row + batch.num_rows
+    values = _cells(part, batch, part.column, first)
+    if str(values.type).startswith("decimal"):
+        values = values.cast("float64")
+    owners = None if names is None else _objects(_cells(part, batch, names, first))
+    return Chunk(values.to_numpy(zero_copy_only=False), owners, part.source)
+
+
+def _cells(part: _Part, batch: Any, name: str, first_row: int) -> Any:
+    column = batch.column(name)
+    column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    refuse_nulls(part.path, name, column, first_row)
+    return column
 
 
 def _of(part: _Part, piece: Piece) -> list[tuple[_Part, Any]]:
     return [(part, batch) for batch in piece.read()]
-
-
-def _decoded(column: Any) -> Any:
-    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
 
 def _objects(names: Any) -> npt.NDArray[Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fedbourse.game.array_spans import cores
 from fedbourse.game.outofcore.stream import ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Item = TypeVar("Item")
 

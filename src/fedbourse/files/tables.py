@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fedbourse.errors import InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number
 from fedbourse.files.read_ahead import Piece, one_ahead
 from fedbourse.game.outofcore.stream import ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LARGE = 4 * ROWS
 """Rows of a Parquet row group that is too large to be read at once."""
@@ -24,50 +22,28 @@ BLOCK = 1 << 24
 """Bytes of a CSV file that are parsed at a time: half a million rows or so."""
 
 
-class OwnerTableFile(Protocol):
+class TableFile(Protocol):
     """A file with named columns."""
 
-    @property
-    def names(self) -> list[str]:
-        """Return the names of its columns."""
-        ...
-
-    def type_of(self, column: str) -> Any:
-        """Return a column's Arrow type; None where the file does not say."""
-        ...
+    names: list[str]
+    types: dict[str, Any]
+    """The Arrow types of its columns; empty where the file does not say."""
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield the rows of these columns, the first of which holds numbers, in order."""
         ...
 
 
-def open_table(path: str, kind: str) -> OwnerTableFile:
+def open_table(path: str, kind: str) -> TableFile:
     """Open a file of one of the ``READERS``."""
     with explained(path, kind):
-        with open(
-            path, "rb"
-        ) as file:  # so that the system's error is reported if it cannot be read
+        with open(path, "rb") as file:  # reports the system's error if it cannot be read
             if not file.read(1):
                 raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
         return READERS[kind](path)
 
 
-class _TypedTable:
-    """A file that declares the types of its columns."""
-
-    _schema: Any
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of its columns."""
-        return list(self._schema.names)
-
-    def type_of(self, column: str) -> Any:
-        """Return a column's Arrow type."""
-        return self._schema.field(column).type
-
-
-class ParquetTable(_TypedTable):
+class ParquetTable:
     """A Parquet file: runs of row groups, which threads can read independently."""
 
     def __init__(self, path: str) -> None:
@@ -77,7 +53,8 @@ class ParquetTable(_TypedTable):
         self._open = partial(pq.ParquetFile, path, pre_buffer=False)
         self._path = path
         with self._open() as file:
-            self._metadata, self._schema = file.metadata, file.schema_arrow
+            self._metadata, schema = file.metadata, file.schema_arrow
+        self.names, self.types = schema.names, dict(zip(schema.names, schema.types, strict=True))
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield runs of row groups of about ``ROWS`` rows; of large row groups, their batches."""
@@ -110,12 +87,13 @@ class ParquetTable(_TypedTable):
             yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
 
 
-class ArrowTable(_TypedTable):
+class ArrowTable:
     """An Arrow file or stream, Feather too, in the batches that it was written in."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._schema = self._open(None).schema
+        schema = self._open(None).schema
+        self.names, self.types = schema.names, dict(zip(schema.names, schema.types, strict=True))
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield the batches, cut where they are long."""
@@ -125,7 +103,7 @@ class ArrowTable(_TypedTable):
         pa = arrow(".arrow")
         from pyarrow import ipc
 
-        fields = [self._schema.get_field_index(name) for name in columns] if columns else None
+        fields = [self.names.index(name) for name in columns] if columns else None
         options = ipc.IpcReadOptions(included_fields=fields)
         try:
             return ipc.open_file(pa.OSFile(self._path), options=options)
@@ -149,6 +127,7 @@ class _Span:
     start: int
     stop: int
     names: list[str]
+    """Of its columns: f0, f1, ... where it has no header."""
     header: bool
     empty: bool
     """Whether there is nothing but a header."""
@@ -161,15 +140,8 @@ class CsvTable:
 
     def __init__(self, path: str) -> None:
         self._path, self._span = path, _span(path)
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of its columns: f0, f1, ... where it has no header."""
-        return self._span.names
-
-    def type_of(self, column: str) -> Any:
-        """Return None: each cell is parsed by itself."""
-        return None
+        self.names = self._span.names
+        self.types: dict[str, Any] = {}  # each cell is parsed by itself
 
     def pieces(self, columns: list[str]) -> Iterator[Piece]:
         """Yield the rows, block by block."""
@@ -251,7 +223,7 @@ def _span(path: str) -> _Span:
     )
 
 
-READERS: dict[str, Callable[[str], OwnerTableFile]] = {
+READERS: dict[str, Callable[[str], TableFile]] = {
     ".parquet": ParquetTable,
     ".csv": CsvTable,
     ".arrow": ArrowTable,

@@ -12,18 +12,14 @@ paper takes 1, and a pilot can measure it (``calibration``).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.registry import Choice, Registry
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.game.columns import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,8 @@ Where the card fixes linear costs, one value and one cap must explain all replie
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROUNDING = 1e-9
 """How far two replies may lie apart by rounding: a part of R/P for margins, of budgets for them."""

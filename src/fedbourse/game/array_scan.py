@@ -9,11 +9,13 @@ was right; if it was not, they say on which side the cutoff lies, and the next p
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.array_spans import BLOCK, blocks, on_every_core, select
@@ -29,11 +31,6 @@ from fedbourse.game.columns import (
 from fedbourse.game.cutoff import SLACK, CutoffRecord, ParticipantSums, find_cutoff, select_cutoff
 from fedbourse.game.game import too_few
 from fedbourse.game.participants import OwnerTable, ParticipantSet, smallest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
 
 SMALL = 1 << 15
 """Below this many owners a sample is not worth its while."""

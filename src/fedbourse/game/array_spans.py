@@ -6,15 +6,12 @@ NumPy lets go of the interpreter lock inside its loops, so plain threads are eno
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy.typing as npt
+import numpy.typing as npt
 
 BLOCK = 1 << 18
 """Doubles in a block: small enough that a second look at it comes from a cache, and large enough

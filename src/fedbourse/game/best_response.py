@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game.costs import Linear
+from fedbourse.game.columns import BoolArray, FloatArray
+from fedbourse.game.costs import Cost, Linear, PrivacyCost
 from fedbourse.game.game import Game, checked_reward
 from fedbourse.game.roots import falling_roots
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray
-    from fedbourse.game.costs import Cost, PrivacyCost
 
 
 def best_response(

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedbourse.errors import NoEquilibrium
+from fedbourse.game.accuracy import Accuracy
+from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.game.costs import Cost, Exponential, Linear
 from fedbourse.game.entry import equilibrium_with_entry
 from fedbourse.game.equilibrium import equilibrium
 from fedbourse.game.game import Game, PayFor, equilibrium_budgets, equilibrium_total
+from fedbourse.game.profile import Equilibrium
 from fedbourse.game.quadrature import FEW, budget_quadrature
 from fedbourse.game.reward.search import Probe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.game.accuracy import Accuracy
-    from fedbourse.game.columns import FloatArray, IntArray
-    from fedbourse.game.profile import Equilibrium
-    from fedbourse.game.training import Training
+from fedbourse.game.training import Training
 
 
 @dataclass(frozen=True)

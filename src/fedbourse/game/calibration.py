@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game.accuracy import Accuracy
+from fedbourse.game.columns import FloatArray
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedbourse.game.columns import FloatArray
 
 _LEAST = 4  # observations: one more than there are numbers to fit
 
@@ -60,43 +56,34 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
         if not len(o.precisions) or not (np.asarray(o.precisions) > 0).all():
             raise InvalidInput("an observation needs participants with precisions above 0")
 
-    def qualities(log_noise: float) -> FloatArray:
+    def fit(log_noise: float) -> tuple[float, float, FloatArray]:
+        """Return chance and ceiling by least squares, held between 0 and 1, and the errors."""
         scaled = replace(shape, noise=float(np.exp(log_noise)))
         logs = [
             float(scaled.quality(o.precisions, np.array(len(o.precisions)), o.owners).log)
             for o in observations
         ]
-        return np.exp(logs)
-
-    def ends(quality: FloatArray) -> tuple[float, float]:
-        """Return chance and ceiling by least squares, held between 0 and 1."""
+        quality = np.exp(logs)
         table = np.stack([1.0 - quality, quality], axis=1)
-        chance, ceiling = np.linalg.lstsq(table, measured)[0]
-        return float(np.clip(chance, 0.0, 1.0)), float(np.clip(ceiling, 0.0, 1.0))
-
-    def errors(log_noise: float) -> FloatArray:
-        quality = qualities(log_noise)
-        chance, ceiling = ends(quality)
-        residuals: FloatArray = chance + (ceiling - chance) * quality - measured
-        return residuals
+        chance, ceiling = np.clip(np.linalg.lstsq(table, measured)[0], 0.0, 1.0).tolist()
+        return chance, ceiling, chance + (ceiling - chance) * quality - measured
 
     def squares(log_noise: float) -> float:
-        return float((errors(log_noise) ** 2).sum())
+        return float((fit(log_noise)[2] ** 2).sum())
 
     grid = np.linspace(np.log(1e-6), np.log(1e6), 141)
     best = int(np.argmin([squares(x) for x in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     x = minimize_scalar(squares, bounds=around, method="bounded", options={"xatol": 1e-10}).x
-    chance, ceiling = ends(qualities(x))
+    chance, ceiling, errors = fit(x)
     if not ceiling > chance or not np.ptp(measured):
         raise InvalidInput(
             f"accuracy does not rise with the budgets in these {len(observations)} observations: "
             f"the fit goes from {chance:.3f} (noise only) to {ceiling:.3f} (no noise)"
         )
-    residuals = errors(x)
     return Calibration(
         accuracy=Accuracy(model, chance=chance, ceiling=ceiling, noise=float(np.exp(x))),
         observations=len(observations),
-        typical_error=float(np.sqrt(np.mean(residuals**2))),
-        largest_error=float(np.abs(residuals).max()),
+        typical_error=float(np.sqrt(np.mean(errors**2))),
+        largest_error=float(np.abs(errors).max()),
     )

@@ -7,7 +7,6 @@ by making others change theirs is another question: see ``study deviations``.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +14,8 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.array_spans import blocks, on_every_core
 from fedbourse.game.best_response import best_responses
 from fedbourse.game.columns import FloatArray, per_owner
-from fedbourse.game.costs import Linear
+from fedbourse.game.costs import Cost, Linear, PrivacyCost
 from fedbourse.game.game import Game, PayFor, all_but
-
-if TYPE_CHECKING:
-    from fedbourse.game.costs import Cost, PrivacyCost
 
 _EPS = float(np.finfo(float).eps)
 

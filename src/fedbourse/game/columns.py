@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbourse.errors import InvalidGame
+from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.units import number
 
 FloatArray = npt.NDArray[np.float64]
@@ -69,11 +69,12 @@ def refuse_first(
     *,
     start: int = 0,
     where: str = "",
+    error: type[InvalidInput] = InvalidGame,
 ) -> None:
-    """Raise ``InvalidGame`` for the first place where ``wrong`` is true, if there is one."""
+    """Raise ``error`` for the first place where ``wrong`` is true, if there is one."""
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidGame(f"{name}[{start + i}]{where} must be {wanted}; found {array[i]}")
+        raise error(f"{name}[{start + i}]{where} must be {wanted}; found {array[i]}")
 
 
 # Read as integers, the bits of positive finite doubles lie below those of infinity, and those of

@@ -55,6 +55,8 @@ class Cost(ABC):
     """Where c(v, r) = v r^degree, budgets grow as R^(1/degree) and one solve serves every R."""
     entry: ClassVar[float] = 0.0
     """What taking part costs before the first unit of budget."""
+    unit_power: ClassVar[int | None] = None
+    """The p for which c(v, x / u) = c(v / u^p, x), where there is one."""
 
     @abstractmethod
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
@@ -72,11 +74,16 @@ class Cost(ABC):
         """Return 1 - s(P), with its digits where s is close to 1."""
         return 1.0 - self.share(values, total, reward)
 
+    @_quiet()
     def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
         """Return the values of the same game in which one unit of budget counts as ``units``."""
-        raise InvalidGame(
-            f"pay_for='information' needs one of fedbourse's own costs; found {self.name}"
-        )
+        if self.unit_power is None:
+            raise InvalidGame(
+                f"pay_for='information' needs one of fedbourse's own costs; found {self.name}"
+            )
+        for _ in range(self.unit_power):
+            values = values / units
+        return values
 
 
 class Linear(Cost):
@@ -84,6 +91,7 @@ class Linear(Cost):
 
     name = "linear"
     degree = 1.0
+    unit_power = 1
 
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         """Return v r."""
@@ -104,16 +112,13 @@ class Linear(Cost):
         """Return v P / R, at most 1."""
         return np.minimum(1.0, values * (np.asarray(total, np.float64) / reward))
 
-    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
-        """Return v / u: c(v, x / u) = (v / u) x."""
-        return values / units
-
 
 class Quadratic(Cost):
     """c = v r^2: the first unit is free at the margin, so everybody takes part."""
 
     name = "quadratic"
     degree = 2.0
+    unit_power = 2
 
     @_quiet()
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
@@ -140,16 +145,12 @@ class Quadratic(Cost):
         scaled: FloatArray = np.asarray(total, np.float64) / math.sqrt(reward)
         return 2.0 * values * scaled * scaled
 
-    @_quiet()
-    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
-        """Return v / u^2: c(v, x / u) = (v / u^2) x^2."""
-        return values / units / units
-
 
 class Exponential(Cost):
     """c = exp(v r) - 1."""
 
     name = "exponential"
+    unit_power = 1
 
     @_quiet()
     def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
@@ -188,10 +189,6 @@ class Exponential(Cost):
         """Return y/x."""
         x = values * np.asarray(total, np.float64)
         return np.where(x > 0, np.clip(_omega_ratio(x, reward), 0.0, 1.0), 0.0)
-
-    def per_unit(self, values: FloatArray, units: FloatArray) -> FloatArray:
-        """Return v / u: c(v, x / u) = exp((v / u) x) - 1."""
-        return values / units
 
 
 def _omega_ratio(x: FloatArray, reward: float) -> FloatArray:

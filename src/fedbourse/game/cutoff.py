@@ -19,14 +19,11 @@ never drops a participant), and where that is slow, decide the median and drop h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.game.array_spans import BLOCK, blocks, on_every_core, select
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
+from fedbourse.game.columns import FloatArray
 
 SMALL = 1 << 14
 """Candidates that are few enough to sort."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray, IntArray
+from fedbourse.game.columns import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.certificate import regrets, tolerance
+from fedbourse.game.columns import BoolArray, FloatArray, IntArray
 from fedbourse.game.costs import Linear, PaperExponential
-from fedbourse.game.game import equilibrium_budgets
+from fedbourse.game.game import Game, equilibrium_budgets
 from fedbourse.game.roots import falling_roots
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-    from fedbourse.game.game import Game
 
 PAIRS = 300
 """Starting pairs that are tried: every pair of the 25 owners with the highest limits."""

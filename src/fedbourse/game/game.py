@@ -7,19 +7,16 @@ min(cap / P, s(P)), which falls too. So their sum crosses 1 once, whatever the c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.columns import FloatArray, per_owner, positive, refuse_first
 from fedbourse.game.costs import Cost, Custom, PrivacyCost, Totals, cost_named
 from fedbourse.game.roots import falling_root
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 PayFor = Literal["budget", "information"]
 """What pay is in proportion to: the budget r (the paper), or the information m^2 r."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.certificate import regrets, regrets_against
+from fedbourse.game.columns import FloatArray
 from fedbourse.game.costs import Linear
 from fedbourse.game.entry import equilibrium_with_entry
-from fedbourse.game.game import budgets_at, equilibrium_total, plain_game
+from fedbourse.game.game import Game, budgets_at, equilibrium_total, plain_game
+from fedbourse.game.participants import OwnerTable
 from fedbourse.game.profile import Equilibrium, Profile, check_regret, labels
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.game import Game
-    from fedbourse.game.participants import OwnerTable
 
 
 @dataclass(frozen=True)

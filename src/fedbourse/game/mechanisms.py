@@ -10,17 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
-from fedbourse.game.columns import FloatArray, per_owner, refuse_first
+from fedbourse.game.columns import FloatArray, IntArray, per_owner, refuse_first
 from fedbourse.registry import Choice, Registry
 from fedbourse.units import MICRO_CREDITS_MAX, MicroCredits, amount_text, whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import IntArray
 
 Read = Callable[[], Iterable[FloatArray]]
 """Reads the budgets from the first chunk, at each call."""

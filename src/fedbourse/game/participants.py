@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import numpy.typing as npt
-
-    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-    from fedbourse.game.cutoff import CutoffRecord
+from fedbourse.game.columns import BoolArray, FloatArray, IntArray
+from fedbourse.game.cutoff import CutoffRecord
 
 _ROW_BITS = 40  # of a place; the bits above hold the number of the source
 ROWS_MAX = 1 << _ROW_BITS

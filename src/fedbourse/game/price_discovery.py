@@ -26,22 +26,18 @@ last budgets overshoot, and for five or more equal owners the budgets swing ever
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.best_response import best_responses
-from fedbourse.game.columns import per_owner
+from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Cost, Linear, PrivacyCost, cost_named
 from fedbourse.game.game import Game, checked_reward
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fedbourse.game.columns import FloatArray
 
 CONVERGED = 1e-6
 """The width of the bracket, as a part of P, at which discovery ends."""
@@ -52,6 +48,7 @@ _PROBE = 1e-12  # how far beside a Newton estimate P is announced, so that the b
 _ROUNDING = 1e-9  # an excess below it, for each owner, may be rounding
 _PATIENCE = 25  # ticks after which every move is a bisection: 60 are enough for any bracket
 _RANGE = 1e-300, 1e300  # where totals stay, whatever the replies
+_total_of = attrgetter("total_budget")
 _STEP = 4.0  # how much farther than the last move P goes while the bracket has only one end
 
 
@@ -176,10 +173,6 @@ class PriceDiscovery:
             return _STEP
         last = self.ticks[-1].total_budget / self.ticks[-2].total_budget
         return _STEP * max(last, 1 / last)
-
-
-def _total_of(tick: TickSum) -> float:
-    return tick.total_budget
 
 
 def _width(low: TickSum, high: TickSum) -> float:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.certificate import largest_linear_regret, tolerance
 from fedbourse.game.columns import FloatArray, IntArray, positive
+from fedbourse.game.cutoff import CutoffRecord
 from fedbourse.game.game import checked_reward
 from fedbourse.game.participants import OwnerTable, ParticipantSet, source_and_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from fedbourse.game.cutoff import CutoffRecord
 
 _SMALLEST = 1e-290  # below, doubles have fewer digits than a certificate needs
 

@@ -7,13 +7,10 @@ bin's owners each: such a sum then changes by less than a relative 1e-12.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.profile import Equilibrium
+from fedbourse.game.columns import FloatArray
+from fedbourse.game.profile import Equilibrium
 
 FEW = 1 << 12
 """Participants that are taken individually."""

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from fedbourse.game.columns import FloatArray
+from fedbourse.game.columns import FloatArray
 
 LOG_LIMIT = 690.0
 """The largest |ln x| that is looked at: beyond lies what a double can hardly hold."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy, accuracy_named
 from fedbourse.game.buyer import Buyer
-from fedbourse.game.columns import positive
+from fedbourse.game.columns import FloatArray, positive
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.reward.best import best_scaled_reward
+from fedbourse.game.training import Training
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.training import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,29 +11,24 @@ clip, the dimension and the model's parameters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput
+from fedbourse.game.columns import FloatArray
 from fedbourse.learning.models import LeastSquares
 from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
-from fedbourse.privacy.audit import FAULTS, NOISE_FAULTS
-from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN, ExactNoise, SimulatedNoise
+from fedbourse.privacy.audit import FAULT_DESCRIPTIONS, NOISE_FAULTS, Claim, Subject
+from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN, ExactNoise, Noise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 from fedbourse.units import number, whole_number
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.privacy.audit import Claim, Subject
-    from fedbourse.privacy.noise import Noise
-
-    AddNoise = Callable[[FloatArray], FloatArray]
+AddNoise = Callable[[FloatArray], FloatArray]
 
 Mechanism = Literal["exact", "simulated"]
 MECHANISMS: tuple[Mechanism, ...] = ("exact", "simulated")
@@ -126,8 +121,9 @@ def canary_subject(
         raise InvalidInput(
             f"mechanism must be one of {', '.join(MECHANISMS)}; found {mechanism!r:.60}"
         )
-    if fault is not None and fault not in FAULTS:
-        raise InvalidInput(f"fault must be one of {', '.join(FAULTS)}; found {fault!r:.60}")
+    if fault is not None and fault not in FAULT_DESCRIPTIONS:
+        faults = ", ".join(FAULT_DESCRIPTIONS)
+        raise InvalidInput(f"fault must be one of {faults}; found {fault!r:.60}")
     if fault == "reused-noise" and claim.rounds < 2:
         raise InvalidInput(f"reused-noise needs at least 2 rounds; found {claim.rounds}")
     owner = CanaryOwner.draw(claim, seed=seed)

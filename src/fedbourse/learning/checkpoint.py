@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from fedbourse.errors import CannotWrite, InvalidFile
 from fedbourse.learning.rounds import RoundResult, Run
 from fedbourse.units import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 class Checkpoint:

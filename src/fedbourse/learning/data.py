@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedbourse.errors import InvalidData
+from fedbourse.files.column_file import split_spec
 from fedbourse.learning.sources import Source, files, flights, scikit, synthetic
 from fedbourse.units import whole_number
 
@@ -30,7 +31,7 @@ def load(name: str, *, seed: int = 0, buyer_records: int | None = None) -> Sourc
         return scikit.load(rest, seed=seed, buyer_records=buyer_records)
     if kind == "synthetic":
         return synthetic.load(rest, seed=seed, buyer_records=buyer_records)
-    path, label = files.split_name(name)
+    path, label = split_spec(name)
     if Path(path).suffix.lower() in files.KINDS:
         return files.load(path, label, seed=seed, buyer_records=buyer_records)
     raise InvalidData(f"data must be one of {'; '.join(KNOWN)}; found {name!r:.60}")

@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidData
-from fedbourse.learning.records import Records
+from fedbourse.game.columns import BoolArray, FloatArray, IntArray
+from fedbourse.learning.records import Pool, Records
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-    from fedbourse.learning.records import Pool
 
 SCHEMES = ("iid", "dirichlet:ALPHA", "unequal:SPREAD", "groups")
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 
 from fedbourse.errors import InvalidData
 from fedbourse.game.array_spans import cores
+from fedbourse.game.columns import FloatArray, IntArray, refuse_first
 from fedbourse.units import whole_number
 
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray, IntArray
-
-
+_refuse = partial(refuse_first, error=InvalidData)
 _BLOCK = 2**17  # doubles: 1 MB fits into a core's second cache
 _BLOCK_FOR_THREADS = 2**20  # what it takes until two threads of BLAS are faster than one
 
@@ -67,14 +65,14 @@ class Records:
                 f"labels must be one number for each of {len(features)} records; "
                 f"found an array of shape {labels.shape}"
             )
-        _refuse_first(
+        _refuse(
             "features", features[:, -1], features[:, -1] != 1, "1, as the last feature is constant"
         )
         if classes:
             right = (labels >= 0) & (labels < classes) & (labels == np.floor(labels))
-            _refuse_first("labels", labels, ~right, f"a class number from 0 to {classes - 1}")
+            _refuse("labels", labels, ~right, f"a class number from 0 to {classes - 1}")
         else:
-            _refuse_first("labels", labels, ~np.isfinite(labels), "a finite number")
+            _refuse("labels", labels, ~np.isfinite(labels), "a finite number")
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "classes", classes)
@@ -118,8 +116,8 @@ class Scaling:
                 "shift and scale must hold one number for each column; "
                 f"found arrays of shape {shift.shape} and {scale.shape}"
             )
-        _refuse_first("shift", shift, ~np.isfinite(shift), "a finite number")
-        _refuse_first("scale", scale, ~((scale > 0) & np.isfinite(scale)), "a number above 0")
+        _refuse("shift", shift, ~np.isfinite(shift), "a finite number")
+        _refuse("scale", scale, ~((scale > 0) & np.isfinite(scale)), "a number above 0")
         object.__setattr__(self, "shift", shift)
         object.__setattr__(self, "scale", scale)
 
@@ -226,9 +224,3 @@ def numeric(name: str, data: object) -> FloatArray:
     if array.dtype.kind not in "fiub":
         raise InvalidData(f"{name} must be an array of numbers; found the type {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def _refuse_first(name: str, array: FloatArray, wrong: BoolArray, wanted: str) -> None:
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidData(f"{name}[{i}] must be {wanted}; found {array[i]}")

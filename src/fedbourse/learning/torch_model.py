@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput, MissingExtra
+from fedbourse.game.columns import FloatArray
 from fedbourse.learning.models import clip_factors
-from fedbourse.learning.records import row_norms
+from fedbourse.learning.partition import Federation
+from fedbourse.learning.records import Records, row_norms
 from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
-
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.learning.partition import Federation
-    from fedbourse.learning.records import Records
 
     Tensor: TypeAlias = torch.Tensor
     RecordLoss = Callable[[Tensor, Tensor], Tensor]

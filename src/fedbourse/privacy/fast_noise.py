@@ -17,20 +17,15 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidNumber, MissingExtra
-from fedbourse.privacy.noise import GridGaussian, GridNoise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fedbourse.privacy.noise import FloatArray
-    from fedbourse.privacy.terms import Terms
-
+from fedbourse.privacy.noise import FloatArray, GridGaussian, GridNoise
+from fedbourse.privacy.terms import Terms
 
 _MOST_STEPS = 2.0**31
 _HALF = math.sqrt(0.5) * (1.0 + 2.0**-50)  # of a variance each; never less, for all rounding

@@ -13,18 +13,15 @@ The rules are pure: they take an account and return the next account, or refuse.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fedbourse.errors import InvalidInput, Refused
+from fedbourse.privacy.terms import Terms
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
-    from fedbourse.privacy.terms import Terms
 
 
 @dataclass(frozen=True)

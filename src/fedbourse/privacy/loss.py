@@ -8,16 +8,13 @@ so that each one says what it is about.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 from fedbourse.privacy.zcdp import DELTA, epsilon
 from fedbourse.units import number, rounded_up, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 NOTES = {
     "whole owner": "all of the owner's records together, at m^2 times the rho for m records; an "

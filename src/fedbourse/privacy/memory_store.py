@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fedbourse.privacy.filter import Account, SpendRecords
+from fedbourse.privacy.filter import Account, SpendRecords
 
 
 class MemoryStore:

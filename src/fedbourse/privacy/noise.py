@@ -16,22 +16,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidInput, InvalidNumber
+from fedbourse.privacy.terms import Terms
 from fedbourse.units import number, whole_number
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from fedbourse.privacy.terms import Terms
-
-    FloatArray = npt.NDArray[np.float64]
-    IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _ROUNDING = 2.0**-53
 _STREAM = 0x6E6F697365  # keeps simulated noise apart from whatever else is drawn from a seed

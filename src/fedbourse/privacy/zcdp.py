@@ -7,20 +7,17 @@ protects the owner's m records as a whole too, at m^2 times the budget: see ``wh
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidNumber
 from fedbourse.units import number, rounded_up, whole_number
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
-
-    FloatArray = npt.NDArray[np.float64]
+FloatArray = npt.NDArray[np.float64]
 
 DELTA = 1e-5
 """The delta of every epsilon that people are shown."""

@@ -1,9 +1,61 @@
 """Devices to audit, honest and not, and what an audit says of them."""
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import stats
 
-from fedbourse.privacy.audit import FAULTS, Claim, canary, honest
+from fedbourse.privacy.audit import NOISE_FAULTS, Claim, Subject
+from fedbourse.privacy.noise import FloatArray
+
+Expected = Callable[[int], FloatArray]
+Draw = Callable[[], FloatArray]
+Fault = Callable[[Expected, Draw], Subject]
+
+
+@dataclass(frozen=True)
+class SimulatedSubject:
+    """A subject made of parts: the expected updates, the noiseless ones, and the noise."""
+
+    expected: Expected
+    noiseless: Expected
+    draw: Draw
+
+    def updates(self, sign: int, /) -> FloatArray:
+        """Return one run."""
+        return self.noiseless(sign) + self.draw()
+
+
+def honest(expected: Expected, draw: Draw) -> Subject:
+    """Return a subject that does what it claims; ``draw`` returns the noise of one run."""
+    return SimulatedSubject(expected, expected, draw)
+
+
+def canary(claim: Claim) -> Expected:
+    """Return the expected updates where all other records cancel out: +-clip / samples."""
+    each = claim.clip / claim.samples / math.sqrt(claim.dimension)
+    return lambda sign: np.full((claim.rounds, claim.dimension), sign * each)
+
+
+def _with_noise(fault: Callable[[Draw], Draw]) -> Fault:
+    return lambda expected, draw: SimulatedSubject(expected, expected, fault(draw))
+
+
+def _double_sensitivity(expected: Expected, draw: Draw) -> Subject:
+    def far(sign: int) -> FloatArray:
+        return 1.5 * expected(sign) - 0.5 * expected(-sign)  # twice as far from their middle
+
+    return SimulatedSubject(expected, far, draw)
+
+
+FAULTS: dict[str, Fault] = {
+    **{name: _with_noise(fault) for name, fault in NOISE_FAULTS.items()},
+    "double-sensitivity": _double_sensitivity,
+}
+"""Each makes a faulty subject of an honest one's parts."""
+
 
 CLAIM = Claim(rho=0.5, clip=1.0, samples=1000, rounds=4, dimension=10)
 SMALL = Claim(rho=0.3, clip=2.0, samples=500, rounds=2, dimension=6)

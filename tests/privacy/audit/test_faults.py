@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbourse.privacy.audit import (
-    FAULT_DESCRIPTIONS,
+from fedbourse.privacy.audit import FAULT_DESCRIPTIONS, Claim, audit_noise
+from privacy.audit.devices import (
+    CLAIM,
     FAULTS,
-    Claim,
     SimulatedSubject,
-    audit_noise,
     canary,
+    failed,
     honest,
+    normal,
+    subject,
 )
-from privacy.audit.devices import CLAIM, failed, normal, subject
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -8,17 +8,19 @@ import pytest
 from scipy import stats
 
 from fedbourse.errors import InvalidNumber
-from fedbourse.privacy.audit import (
-    Claim,
-    Plan,
-    SimulatedSubject,
-    audit_noise,
-    canary,
-    epsilon_lower_bound,
-    honest,
-)
+from fedbourse.privacy.audit import Claim, Plan, audit_noise, epsilon_lower_bound
 from fedbourse.privacy.audit.power import TAIL_MARGIN
-from privacy.audit.devices import SMALL, SMALL_ALPHA, SMALL_RUNS, failed, normal, within
+from privacy.audit.devices import (
+    SMALL,
+    SMALL_ALPHA,
+    SMALL_RUNS,
+    SimulatedSubject,
+    canary,
+    failed,
+    honest,
+    normal,
+    within,
+)
 
 
 @cache

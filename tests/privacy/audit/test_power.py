@@ -8,18 +8,20 @@ import pytest
 from scipy import stats
 
 from fedbourse.errors import InvalidInput
-from fedbourse.privacy.audit import (
-    FAULTS,
-    Claim,
-    Plan,
-    audit_noise,
-    canary,
-    power_of,
-    runs_needed,
-)
+from fedbourse.privacy.audit import Claim, Plan, audit_noise, power_of, runs_needed
 from fedbourse.privacy.audit.findings import CANARY_TESTS, NOISE_TESTS
 from fedbourse.privacy.audit.power import TAIL_MARGIN
-from privacy.audit.devices import CLAIM, SMALL, SMALL_ALPHA, SMALL_RUNS, failed, subject, within
+from privacy.audit.devices import (
+    CLAIM,
+    FAULTS,
+    SMALL,
+    SMALL_ALPHA,
+    SMALL_RUNS,
+    canary,
+    failed,
+    subject,
+    within,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,9 @@ import numpy as np
 import pytest
 
 from fedbourse.errors import InvalidInput, InvalidNumber
-from fedbourse.privacy.audit import (
-    NOISE_FAULTS,
-    Claim,
-    Plan,
-    SimulatedSubject,
-    audit_noise,
-    audit_residuals,
-    canary,
-    honest,
-)
+from fedbourse.privacy.audit import NOISE_FAULTS, Claim, Plan, audit_noise, audit_residuals
 from fedbourse.privacy.audit.findings import NOISE_TESTS
-from privacy.audit.devices import CLAIM, failed, normal, subject
+from privacy.audit.devices import CLAIM, SimulatedSubject, canary, failed, honest, normal, subject
 
 
 def test_progress_is_told_and_a_seed_repeats_the_signs() -> None:

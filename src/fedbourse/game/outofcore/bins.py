@@ -13,16 +13,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from fedbourse.game.columns import BoolArray, FloatArray
 from fedbourse.game.cutoff import SLACK, CutoffRecord, ParticipantSums, select_cutoff
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from fedbourse.game.columns import BoolArray, FloatArray
 
 BIN_BITS = 32
 """Bits of a double that a bin leaves open: 20 digits of 52 are fixed."""

@@ -8,17 +8,14 @@ higher value.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbourse.game.columns import BoolArray, FloatArray
+from fedbourse.game.costs import Cost
 from fedbourse.game.game import equilibrium_total, plain_game
+from fedbourse.game.outofcore.stream import Chunk
 from fedbourse.game.participants import OwnerTable, checked_names, place_of, smallest
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import BoolArray, FloatArray
-    from fedbourse.game.costs import Cost
-    from fedbourse.game.outofcore.stream import Chunk
 
 FIRST = 1 << 14
 """Owners who are held before any is dropped."""

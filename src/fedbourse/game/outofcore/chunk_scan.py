@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.game.array_spans import BLOCK, blocks, select
 from fedbourse.game.columns import FloatArray, IntArray, refuse_bad_bits
 from fedbourse.game.cutoff import SLACK, find_cutoff
 from fedbourse.game.outofcore.bins import Bin
 from fedbourse.game.participants import OwnerTable, smallest
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 SAMPLE = 1 << 14
 """How many owners of a chunk give a first bound; twice as many candidates are worth pruning."""

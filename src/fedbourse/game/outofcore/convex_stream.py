@@ -12,9 +12,9 @@ deviating.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from fedbourse.game.outofcore.participant_sketch import too_many
 from fedbourse.game.outofcore.stream import ONCE_ONLY, Chunk, Stream
 from fedbourse.game.profile import Equilibrium, check_regret
 from fedbourse.game.roots import falling_root
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TABLE_MAX = 1 << 18
 """How many owners are listed individually."""

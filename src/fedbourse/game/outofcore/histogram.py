@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
+from fedbourse.game.columns import FloatArray
 
 
 class Histogram:

@@ -18,9 +18,10 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.array_spans import on_every_core, select
@@ -40,12 +41,8 @@ from fedbourse.game.participants import (
     smallest,
     source_and_row,
 )
+from fedbourse.game.profile import Equilibrium
 from fedbourse.units import whole_number
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from fedbourse.game.profile import Equilibrium
 
 TABLE_MAX = 1 << 20
 """How many owners a sketch holds individually: some 50 MB at most, while it drops others."""

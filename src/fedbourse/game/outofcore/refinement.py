@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.columns import FloatArray
 from fedbourse.game.outofcore.bins import Bin, double_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.game.columns import FloatArray
 
 _STEP = 20
 """Bits that a refinement decides: what it leaves open of a bin is 2^-40 of the values."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fedbourse.game.costs import Cost, Linear
 from fedbourse.game.game import checked_reward
 from fedbourse.game.outofcore.convex_stream import certified_regret, convex_equilibrium, values_of
 from fedbourse.game.outofcore.participant_sketch import ParticipantSketch
 from fedbourse.game.outofcore.refinement import Refinement
+from fedbourse.game.outofcore.stream import Stream
 from fedbourse.game.profile import Equilibrium, linear_equilibrium
-
-if TYPE_CHECKING:
-    from fedbourse.game.outofcore.stream import Stream
 
 
 def solve_stream(stream: Stream, *, reward: float, cost: Cost) -> Equilibrium:

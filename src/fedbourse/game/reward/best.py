@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
 from fedbourse.game.accuracy import Accuracy, accuracy_named
 from fedbourse.game.buyer import Buyer
-from fedbourse.game.columns import column
+from fedbourse.game.columns import FloatArray, column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.distribution import Distribution
-from fedbourse.game.game import pays_for_information
+from fedbourse.game.game import PayFor, pays_for_information
 from fedbourse.game.profile import Equilibrium, empty_equilibrium
 from fedbourse.game.reward.concave import best_rewards
 from fedbourse.game.reward.expected import ExpectedOffer, expected_offer
 from fedbourse.game.reward.search import Probe, best_by_search
+from fedbourse.game.training import Training
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.game import PayFor
-    from fedbourse.game.training import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,10 @@ over draws.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedbourse.game.accuracy import Accuracy
-    from fedbourse.game.columns import FloatArray, IntArray
+from fedbourse.game.accuracy import Accuracy
+from fedbourse.game.columns import FloatArray, IntArray
 
 _LOWEST = -300.0  # ln w at which a reward counts as none
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.buyer import Buyer
 from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Linear
+from fedbourse.game.distribution import Distribution
 from fedbourse.game.draws import linear_draws
 from fedbourse.game.reward.concave import best_rewards
 from fedbourse.game.reward.search import Probe, best_by_zoom
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedbourse.game.buyer import Buyer
-    from fedbourse.game.distribution import Distribution
 
 _AT_ONCE = 4_000_000  # values that are drawn and solved at once
 

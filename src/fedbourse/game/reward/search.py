@@ -9,14 +9,11 @@ a grid of rewards, find each jump between two of them by bisection, and climb ev
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GRID = 96
 """Rewards that are probed first, spread evenly; twice as many are spread evenly in ratio."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidData
-from fedbourse.learning.records import Records, Scaling
+from fedbourse.game.columns import FloatArray, IntArray
+from fedbourse.learning.records import Pool, Records, Scaling
 from fedbourse.units import whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray, IntArray
-    from fedbourse.learning.records import Pool
 
 
 @dataclass(frozen=True, eq=False)

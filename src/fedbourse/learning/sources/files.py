@@ -8,24 +8,19 @@ file holds the arrays X and y, or features and labels.
 from __future__ import annotations
 
 import io
-import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import FedbourseError, InvalidData, InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_nulls
+from fedbourse.game.columns import FloatArray
 from fedbourse.learning.sources import Source, from_table, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
-    from fedbourse.game.columns import FloatArray
 
 KINDS = (".csv", ".parquet", ".npz")
 CLASSES_MAX = 1000
@@ -39,14 +34,6 @@ class SourceTable:
     raw: FloatArray
     label: str
     labels: npt.NDArray[Any]
-
-
-def split_name(name: str) -> tuple[str, str | None]:
-    """Split off the label column, unless the whole is a file whose name has a colon."""
-    if ":" in name and not os.path.exists(name):
-        path, label = name.rsplit(":", 1)
-        return path, label
-    return name, None
 
 
 def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) -> Source:

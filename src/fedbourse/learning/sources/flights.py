@@ -15,16 +15,14 @@ import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidFile, MissingExtra
+from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.learning.records import Records, Scaling
 from fedbourse.learning.sources import Source, split
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray, IntArray
 
 LATE_MINUTES = 15
 BUYER_RECORDS = 10_000

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidData
+from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.learning.records import Records, Scaling
 from fedbourse.learning.sources import Source, split
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.game.columns import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

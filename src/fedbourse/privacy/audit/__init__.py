@@ -12,33 +12,22 @@ at most (the union bound).
 """
 
 from fedbourse.privacy.audit.claim import Claim, Plan, Subject
-from fedbourse.privacy.audit.faults import (
-    FAULT_DESCRIPTIONS,
-    FAULTS,
-    NOISE_FAULTS,
-    SimulatedSubject,
-    canary,
-    honest,
-)
+from fedbourse.privacy.audit.faults import FAULT_DESCRIPTIONS, NOISE_FAULTS
 from fedbourse.privacy.audit.findings import Finding, epsilon_lower_bound
 from fedbourse.privacy.audit.power import power_of, runs_needed
 from fedbourse.privacy.audit.verdict import Audit, audit_noise, audit_residuals
 
 __all__ = [
-    "FAULTS",
     "FAULT_DESCRIPTIONS",
     "NOISE_FAULTS",
     "Audit",
     "Claim",
     "Finding",
     "Plan",
-    "SimulatedSubject",
     "Subject",
     "audit_noise",
     "audit_residuals",
-    "canary",
     "epsilon_lower_bound",
-    "honest",
     "power_of",
     "runs_needed",
 ]

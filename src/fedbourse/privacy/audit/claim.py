@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fedbourse.errors import InvalidNumber
+from fedbourse.privacy.noise import FloatArray
 from fedbourse.privacy.zcdp import noise_scale
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from fedbourse.privacy.noise import FloatArray
 
 ROUNDS_MAX, RUNS_MAX, UPDATES_MAX, NUMBERS_MAX = 500, 2000, 4000, 1024
 """The rounds, runs and updates that the reuse tests compare, and the numbers of each run or update.

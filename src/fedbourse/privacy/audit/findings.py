@@ -19,22 +19,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import betaincinv, gammainc, gammaincc, ndtr
 
+from fedbourse.privacy.audit.claim import Plan
 from fedbourse.privacy.audit.power import TAIL_MARGIN, at_least, cosine_p_value, power_of
+from fedbourse.privacy.audit.runs import Guesses, Residuals
+from fedbourse.privacy.noise import FloatArray
 from fedbourse.units import number, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from fedbourse.privacy.audit.claim import Plan
-    from fedbourse.privacy.audit.runs import Guesses, Residuals
-    from fedbourse.privacy.noise import FloatArray
-
 
 _Measure = tuple[float, float]  # a statistic, and a bound on its p-value
 
@@ -111,21 +107,20 @@ def _reuse_rounds(plan: Plan, residuals: Residuals) -> _Measure:
 
 
 def _reuse_runs(_: Plan, residuals: Residuals) -> _Measure:
-    largest = _largest_cosine(residuals.runs)
-    return largest, cosine_p_value(largest, *residuals.runs.shape)
+    return _largest_cosine(residuals.runs)
 
 
 def _reuse_updates(_: Plan, residuals: Residuals) -> _Measure:
-    largest = _largest_cosine(residuals.updates)
-    return largest, cosine_p_value(largest, *residuals.updates.shape)
+    return _largest_cosine(residuals.updates)
 
 
-def _largest_cosine(vectors: FloatArray) -> float:
+def _largest_cosine(vectors: FloatArray) -> _Measure:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     norms[norms == 0] = 1.0
     units, block = vectors / norms, 500
-    starts = range(0, len(units), block)
-    return max(float(np.abs(np.triu(units[s : s + block] @ units[s:].T, 1)).max()) for s in starts)
+    products = (units[s : s + block] @ units[s:].T for s in range(0, len(units), block))
+    largest = max(float(np.abs(np.triu(each, 1)).max()) for each in products)
+    return largest, cosine_p_value(largest, *vectors.shape)
 
 
 def _repeats(plan: Plan, residuals: Residuals) -> _Measure:

@@ -7,7 +7,7 @@ Power comes from the same distributions as the tests, never from simulation: exa
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import (
@@ -22,14 +22,16 @@ from scipy.special import (
 )
 
 from fedbourse.errors import InvalidInput, InvalidNumber
-from fedbourse.privacy.audit.claim import NUMBERS_MAX, NUMBERS_MIN, ROUNDS_MAX, RUNS_MAX, Plan
+from fedbourse.privacy.audit.claim import (
+    NUMBERS_MAX,
+    NUMBERS_MIN,
+    ROUNDS_MAX,
+    RUNS_MAX,
+    Claim,
+    Plan,
+)
 from fedbourse.privacy.audit.faults import NOISE_SHARES
 from fedbourse.units import number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.privacy.audit.claim import Claim
 
 TAIL_MARGIN = 1.25
 """What the p-value of the shape test is multiplied by, for the tail that it approximates."""

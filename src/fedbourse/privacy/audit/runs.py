@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput, InvalidNumber
-from fedbourse.privacy.audit.claim import NUMBERS_MAX, NUMBERS_MIN, ROUNDS_MAX, RUNS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.privacy.audit.claim import Claim, Plan, Subject
-    from fedbourse.privacy.noise import FloatArray, IntArray
-
+from fedbourse.privacy.audit.claim import (
+    NUMBERS_MAX,
+    NUMBERS_MIN,
+    ROUNDS_MAX,
+    RUNS_MAX,
+    Claim,
+    Plan,
+    Subject,
+)
+from fedbourse.privacy.noise import FloatArray, IntArray
 
 _HUGE = 1e6  # sigmas: no honest residual is that large, and squares of these do not overflow
 

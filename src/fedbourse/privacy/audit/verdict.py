@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput
-from fedbourse.privacy.audit.claim import Plan
+from fedbourse.privacy.audit.claim import Claim, Plan, Subject
 from fedbourse.privacy.audit.faults import FAULT_DESCRIPTIONS
 from fedbourse.privacy.audit.findings import (
     CANARY_TESTS,
@@ -20,13 +20,8 @@ from fedbourse.privacy.audit.findings import (
 )
 from fedbourse.privacy.audit.power import RUNS_MIN, level_of, runs_needed
 from fedbourse.privacy.audit.runs import Residuals, shaped, watch
+from fedbourse.privacy.noise import FloatArray
 from fedbourse.units import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.privacy.audit.claim import Claim, Subject
-    from fedbourse.privacy.noise import FloatArray
 
 
 @dataclass(frozen=True)
