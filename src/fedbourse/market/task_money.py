@@ -39,7 +39,7 @@ class TaskMoney:
     refunded: int
     """What went back to the buyer at the end."""
     fund: int
-    """The pay of rounds that were not delivered."""
+    """Pay that nobody earned: of rounds that were not delivered, or that evidence decided on."""
     earned: int
     """What owners were paid; to the buyer of a task in training, the most it can be."""
     escrow: int
