@@ -25,16 +25,13 @@ from fedbourse.learning.device import Device
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.records import Records
 from fedbourse.privacy.fast_noise import FastNoise
-from fedbourse.privacy.filter import Filter
-from fedbourse.privacy.noise import SimulatedNoise
+from fedbourse.privacy.filter import Account, Filter
+from fedbourse.privacy.noise import Noise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from fedbourse.privacy.filter import Account
-    from fedbourse.privacy.noise import Noise
 
 DEVICES = "FEDBOURSE_SIMULATED_DEVICES"
 """The variable that names the folder of all devices of a simulation."""

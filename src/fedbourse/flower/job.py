@@ -16,7 +16,7 @@ from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput
 from fedbourse.flower.recipe import Recipe, read_json
 from fedbourse.learning.checkpoint import Checkpoint
 from fedbourse.learning.data import load
-from fedbourse.learning.rounds import train
+from fedbourse.learning.rounds import RoundResult, Run, train
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fedbourse.learning.engines.engine import Engine, Updates
     from fedbourse.learning.engines.flower import Seat
     from fedbourse.learning.records import Records
-    from fedbourse.learning.rounds import RoundResult, Run
     from fedbourse.privacy.terms import Terms
 
 CHECKPOINT, MODEL = "checkpoint.npz", "model.npz"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbourse.study.deviations.cases import Case, utility_of
-from fedbourse.study.deviations.play import Scenario, TradeSetting
-from fedbourse.study.deviations.search import Axis
+from fedbourse.study.deviations.play import Scenario, Strategy, TradeOutcome, TradeSetting
+from fedbourse.study.deviations.search import Axis, Point
 from fedbourse.study.deviations.strategies import (
     Actor,
+    Ending,
     Honest,
     Jumper,
     Leaver,
@@ -19,10 +20,6 @@ from fedbourse.study.deviations.strategies import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from fedbourse.study.deviations.play import Strategy, TradeOutcome
-    from fedbourse.study.deviations.search import Point
-    from fedbourse.study.deviations.strategies import Ending
 
 Names = dict[str, "Strategy"]
 
