@@ -51,12 +51,6 @@ class SeededNoise:
     terms: tuple[Terms, ...]
     """Everybody's, as all of a round's noise is drawn together."""
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """Return it as a plain document."""
-        terms = [asdict(each) for each in self.terms]
-        return {"seed": self.seed, "seat": self.seat, "terms": terms}
-
 
 class FlowerDevice:
     """One owner's device, and what it agreed to outside of any market."""
@@ -87,7 +81,7 @@ class FlowerDevice:
             "owner": owner,
             "recipe": recipe.document,
             "terms": asdict(terms),
-            "study": None if study is None else study.document,
+            "study": None if study is None else asdict(study),
         }
         with closing(self.store()) as store:
             if (place / _AGREEMENT).exists():

@@ -64,11 +64,6 @@ class Member:
             )
         return cls(**document)
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """Return the entry as a plain document."""
-        return asdict(self)
-
 
 def key_bytes(public_key: object) -> bytes | None:
     """Return a public key in OpenSSH's spelling as Flower keeps it; None where there is none."""
@@ -154,7 +149,7 @@ class Job:
     def document(self) -> dict[str, Any]:
         """Return the job as a plain document."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        roster = [member.document for member in self.roster]
+        roster = [asdict(member) for member in self.roster]
         return plain | {"recipe": self.recipe.document, "roster": roster}
 
     @classmethod
