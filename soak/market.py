@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from spend import processor, row
@@ -29,11 +28,10 @@ from fedbourse.cli.verify import task_records
 from fedbourse.errors import FedbourseError
 from fedbourse.market.audit import verify_task
 from fedbourse.testing.databases import PostgresServer
+from fedbourse.testing.e2e import market_process
+from fedbourse.testing.e2e.forks import Forks, start_forks
+from fedbourse.testing.e2e.invariants import InvariantBroken, Records
 from fedbourse.testing.e2e.load import BUYERS, ENDED, OWNERS, Load, Soaked
-from fedbourse.testing.e2e.supervised import InvariantBroken, Launcher, launcher
-
-if TYPE_CHECKING:
-    from fedbourse.testing.e2e.invariants import Records
 
 LIFE_S = (0.1, 1.4)
 """The server is struck at a moment between these after all clients could go on."""
@@ -69,7 +67,7 @@ class Tally:
 
 
 def soak(
-    forks: Launcher,
+    forks: Forks,
     folder: Path,
     *,
     kills: int,
@@ -237,7 +235,7 @@ def main() -> int:
     tallies: dict[str, Tally] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(dir=memory)))
-        forks = stack.enter_context(launcher())
+        forks = stack.enter_context(start_forks(market_process))
         tallies["SQLite"] = soak(forks, folder / "sqlite", kills=options.kills, **each)
         server = PostgresServer()
         stack.callback(server.remove)

@@ -25,16 +25,12 @@ from spend import processor, row
 
 from fedbourse import __version__
 from fedbourse.testing.databases import PostgresServer
-from fedbourse.testing.e2e import supervised
-from fedbourse.testing.e2e.device_process import WIRE, read_lines
-from fedbourse.testing.e2e.network import (
-    Devices,
-    InvariantBroken,
-    Network,
-    device_accounts,
-    devices,
-)
-from fedbourse.testing.e2e.supervised import Launcher, Supervised, launcher
+from fedbourse.testing.e2e import device_process, market_process
+from fedbourse.testing.e2e.device_process import WIRE
+from fedbourse.testing.e2e.forks import Forks, read_lines, start_forks
+from fedbourse.testing.e2e.invariants import InvariantBroken
+from fedbourse.testing.e2e.network import Network, device_accounts
+from fedbourse.testing.e2e.supervised import Supervised
 
 if TYPE_CHECKING:
     from fedbourse.testing.e2e.network import Supervisee
@@ -105,7 +101,7 @@ class Struck(Network):
 
 
 def soak(
-    forks: tuple[Launcher, Devices],
+    forks: tuple[Forks, Forks],
     folder: Path,
     *,
     device_kills: int,
@@ -140,7 +136,7 @@ def soak(
         tally.transfers = len(records.tables["transfers"])
         for device in network.devices:
             tally.add(device)
-    except (InvariantBroken, supervised.InvariantBroken) as broken:
+    except InvariantBroken as broken:
         tally.broken = str(broken)
     finally:
         network.close()
@@ -215,7 +211,8 @@ def main() -> int:
     tallies: dict[str, Tally] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(dir=memory)))
-        forks = stack.enter_context(launcher()), stack.enter_context(devices())
+        markets = stack.enter_context(start_forks(market_process))
+        forks = markets, stack.enter_context(start_forks(device_process))
         tallies["SQLite"] = soak(forks, folder / "sqlite", **kills, **each)
         server = PostgresServer()
         stack.callback(server.remove)

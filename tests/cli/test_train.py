@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_what_an_owner_tells_the_buyer_does_not_depend_on_its_records(
     (path / "ann.csv").write_text(f"age,dose,ill\n{rows}")
     assert main([*agree, "--budget", "0.75"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out) == Member("ann", 0.75, recipe.terms(0.75).digest).document
+    assert json.loads(printed.out) == asdict(Member("ann", 0.75, recipe.terms(0.75).digest))
     fit = 2 if rows.startswith("1,2,0") else 0
     assert f"{fit} of {rows.count(chr(10))} records fit" in printed.err
     assert "stays on this machine" in printed.err

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ from dashboard.conftest import SCREENSHOTS
 from fedbourse.dashboard import pages
 from fedbourse.learning.models import model_named
 from fedbourse.learning.records import Records
-from fedbourse.testing.e2e.device_process import Life, life_document, records
-from fedbourse.testing.e2e.network import Network, devices
-from fedbourse.testing.e2e.supervised import Supervised, launcher
+from fedbourse.testing.e2e import device_process, market_process
+from fedbourse.testing.e2e.device_process import records
+from fedbourse.testing.e2e.forks import start_forks
+from fedbourse.testing.e2e.network import Network
+from fedbourse.testing.e2e.supervised import Supervised
 from web.fixtures import Person
 
 OWNERS, ROUNDS = 3, 40
@@ -29,14 +32,14 @@ _AWAY = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_C
 @pytest.fixture
 def market(tmp_path):
     """A market's server in a process of its own."""
-    with launcher() as forks:
+    with start_forks(market_process) as forks:
         yield Supervised(forks, tmp_path / "market")
 
 
 @pytest.fixture
 def network(market):
     """Its buyer and three devices, not started yet."""
-    with devices() as forks:
+    with start_forks(device_process) as forks:
         found = Network(market, forks, owners=OWNERS)
         yield found
         found.close()
@@ -104,7 +107,7 @@ def join(network, task):
     """Let all devices take part in a task that was published by hand."""
     network.tasks.append(task)
     for device in network.devices:
-        device.life = Life(**{**life_document(device.life), "tasks": tuple(network.tasks)})
+        device.life = replace(device.life, tasks=tuple(network.tasks))
         device.done = False
 
 

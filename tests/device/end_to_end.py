@@ -12,7 +12,7 @@ import secrets
 import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -284,7 +284,7 @@ def _agreed(own: Start, recipe: Recipe, source: DataSource) -> object:
     if isinstance(source, FileData):
         file = own.device.with_name("recipe.json")
         file.write_text(json.dumps(recipe.document))
-        return agree_to(file, own.device, "ann", FLOWER_BUDGET, data=source.name).member.document
+        return asdict(agree_to(file, own.device, "ann", FLOWER_BUDGET, data=source.name).member)
     device = FlowerDevice(own.device)
     return device.agree(
         recipe,

@@ -14,18 +14,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fedbourse.testing.e2e import supervised
+from fedbourse.testing.e2e import device_process, market_process
 from fedbourse.testing.e2e.device_faults import FAULTS
+from fedbourse.testing.e2e.forks import Forks, start_forks
+from fedbourse.testing.e2e.invariants import InvariantBroken
 from fedbourse.testing.e2e.market_process import DONE
-from fedbourse.testing.e2e.network import (
-    CARD,
-    Devices,
-    InvariantBroken,
-    Network,
-    device_accounts,
-    devices,
-)
-from fedbourse.testing.e2e.supervised import Launcher, Supervised, launcher
+from fedbourse.testing.e2e.network import CARD, Network, device_accounts
+from fedbourse.testing.e2e.supervised import Supervised
 
 OWNERS = 2
 STEPS = {"enrol", "create", "joined", "agree", "signed", "charge", "store", "receipt", "close",
@@ -33,8 +28,8 @@ STEPS = {"enrol", "create", "joined", "agree", "signed", "charge", "store", "rec
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[tuple[Launcher, Devices]]:
-    with launcher() as markets, devices() as agents:
+def forks() -> Iterator[tuple[Forks, Forks]]:
+    with start_forks(market_process) as markets, start_forks(device_process) as agents:
         yield markets, agents
 
 
@@ -48,7 +43,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def trading(
-    forks: tuple[Launcher, Devices], folder: Path, *, server: dict | None = None, **options
+    forks: tuple[Forks, Forks], folder: Path, *, server: dict | None = None, **options
 ) -> Iterator[Network]:
     market = Supervised(forks[0], folder / "market", **(server or {}))
     network = Network(market, forks[1], owners=OWNERS, **options)
@@ -177,5 +172,5 @@ def test_a_server_that_works_in_another_order_is_caught(
         strikes = {"places": (place,), "places_again": (place,), "only": ("update",)}
         market.life = replace(market.life, fault=fault, **strikes)
         market.start()
-        with pytest.raises((InvariantBroken, supervised.InvariantBroken), match=sentence):
+        with pytest.raises(InvariantBroken, match=sentence):
             network.run(task)

@@ -13,9 +13,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from fedbourse.testing.e2e import market_process
 from fedbourse.testing.e2e.faults import FAULTS
+from fedbourse.testing.e2e.forks import Forks, start_forks
+from fedbourse.testing.e2e.invariants import InvariantBroken
 from fedbourse.testing.e2e.market_process import DONE, LOG
-from fedbourse.testing.e2e.supervised import InvariantBroken, Launcher, Supervised, launcher
+from fedbourse.testing.e2e.supervised import Supervised
 from fedbourse.testing.e2e.trade import Trade
 
 WRITES = {
@@ -34,8 +37,8 @@ WITHOUT_A_NAME = {"scheduler-purge", *START}
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Launcher]:
-    with launcher() as running:
+def forks() -> Iterator[Forks]:
+    with start_forks(market_process) as running:
         yield running
 
 
@@ -48,7 +51,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def trading(forks: Launcher, folder: Path, **life) -> Iterator[Trade]:
+def trading(forks: Forks, folder: Path, **life) -> Iterator[Trade]:
     market = Supervised(forks, folder / "market", **life)
     trade = Trade(market)
     try:
@@ -59,7 +62,7 @@ def trading(forks: Launcher, folder: Path, **life) -> Iterator[Trade]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(forks: Launcher, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """What everybody holds after the trades when nothing is struck."""
     with trading(forks, tmp_path_factory.mktemp("undisturbed")) as trade:
         balances = trade.run()
@@ -87,7 +90,7 @@ def check_that_every_step_was_struck(market: Supervised, kinds: set[str]) -> int
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_killed_at_every_step_a_market_keeps_all_its_promises(
-    kind: str, forks: Launcher, folder: Path, undisturbed, request
+    kind: str, forks: Forks, folder: Path, undisturbed, request
 ) -> None:
     with ExitStack() as open_for_now:
         database = None
@@ -115,7 +118,7 @@ def test_killed_at_every_step_a_market_keeps_all_its_promises(
 
 
 def test_a_market_outlives_its_database_at_every_step(
-    forks: Launcher, folder: Path, undisturbed, private_postgresql
+    forks: Forks, folder: Path, undisturbed, private_postgresql
 ) -> None:
     private_postgresql.execute("CREATE DATABASE market")
     with trading(
@@ -149,7 +152,7 @@ CAUGHT = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_server_that_works_in_another_order_is_caught(
-    fault: str, forks: Launcher, folder: Path
+    fault: str, forks: Forks, folder: Path
 ) -> None:
     places, only, sentence = CAUGHT[fault]
     with (

@@ -44,9 +44,7 @@ def deposit(
     reference
         What was written on the payment.
     """
-    with server.connect() as connection:
-        done = connection.post("/v1/deposits", {"reference": reference})
-    output.show(done, _deposited)
+    output.show(server.post("/v1/deposits", {"reference": reference}), _deposited)
 
 
 def _deposited(done: dict[str, Any]) -> str:
@@ -79,10 +77,8 @@ def withdraw(
         Where the money goes, in words that the operator understands.
     """
     body = {"amount_micro": amount_micro(credits), "destination": to}
-    with server.connect() as connection:
-        done = connection.post("/v1/withdrawals", body)
     output.show(
-        done,
+        server.post("/v1/withdrawals", body),
         lambda done: (
             f"pay-out {done['id']}: {amount_text(done['amount_micro'])} are on their way, "
             f"and {done['party']} has {credits_text(done['balance_micro'])} left; see how far it "
@@ -209,9 +205,7 @@ def list_payouts(*, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE)
 
         fedbourse payout list --token-file market/operator.token
     """
-    with server.connect() as connection:
-        payouts = list(pages(connection, "/v1/payouts", "payouts"))
-    output.show({"payouts": payouts}, payouts_table)
+    output.show({"payouts": server.listed("/v1/payouts", "payouts")}, payouts_table)
 
 
 @payout_app.command
@@ -224,8 +218,7 @@ def confirm(
 
         fedbourse payout confirm 01a3185c50005b4a3f2e9e8b
     """
-    with server.connect() as connection:
-        done = connection.post(f"{payout_path(payout)}/confirm", {})
+    done = server.post(f"{payout_path(payout)}/confirm", {})
     output.show(done, lambda done: _amount(done, f"of {done['party']} have arrived"))
 
 
@@ -251,8 +244,7 @@ def give_back(
     reason
         Why, in up to 200 characters; its party reads it.
     """
-    with server.connect() as connection:
-        done = connection.post(f"{payout_path(payout)}/return", {"reason": reason})
+    done = server.post(f"{payout_path(payout)}/return", {"reason": reason})
     output.show(done, lambda done: _amount(done, f"are back with {done['party']}"))
 
 

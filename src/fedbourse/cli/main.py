@@ -47,13 +47,13 @@ app = App(
     help_format="markdown",
     suppress_keyboard_interrupt=False,
 )
-app.command(demo)
-app.command(demo_network)
-app.command(audit_app)
-app.command(solve)
-app.command(study_app)
-app.command(train_app)
 for command in (
+    demo,
+    demo_network,
+    audit_app,
+    solve,
+    study_app,
+    train_app,
     serve,
     rotate_key,
     device_app,

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.cli.files import check_writable, read_bytes, write_bytes
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import InvalidFile, InvalidInput, NotFound, ProtocolError
-from fedbourse.market.audit import SeenHead, verify_head
-from fedbourse.market.heads import MARKET_LOG
+from fedbourse.market.audit import Check, SeenHead, verify_head
+from fedbourse.market.heads import MARKET_LOG, Head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from fedbourse.market.audit import Check
-    from fedbourse.market.heads import Head
     from fedbourse.protocol.connection import Connection
 
 _FILE_BYTES_MAX = 16 * 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -15,7 +15,6 @@ from fedbourse.units import micro_credits, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from fedbourse.app.server import Ready
     from fedbourse.demos.market import DemoReady

@@ -58,6 +58,16 @@ class ServerOptions:
             sleep=lambda seconds: time.sleep(seconds * patience),
         )
 
+    def post(self, path: str, document: object) -> Any:
+        """Send one document, and return the response."""
+        with self.connect() as connection:
+            return connection.post(path, document)
+
+    def listed(self, path: str, items: str) -> list[dict[str, Any]]:
+        """Return all items of a list."""
+        with self.connect() as connection:
+            return list(pages(connection, path, items))
+
     def _token(self) -> str | None:
         # Never an argument: everybody on a machine can read those.
         named = os.environ.get("FEDBOURSE_TOKEN_FILE")

@@ -18,8 +18,8 @@ from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.files import owners_in
 from fedbourse.files.column_file import read_column, read_names, split_spec
 from fedbourse.files.tables import READERS
-from fedbourse.game import Stream, Uniform
-from fedbourse.game.columns import positive
+from fedbourse.game import Chunk, Equilibrium, Stream, Training, Uniform
+from fedbourse.game.columns import FloatArray, positive
 from fedbourse.privacy import DELTA, epsilon
 from fedbourse.units import whole_number
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from fedbourse.game import Chunk, Equilibrium, Training
-    from fedbourse.game.columns import FloatArray
     from fedbourse.game.profile import Profile
 
 STREAMED_ABOVE = 256 << 20

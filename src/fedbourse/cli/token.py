@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from fedbourse.cli.files import check_writable, write_bytes
 from fedbourse.cli.output import OUTPUT, PEOPLE, Column, Output, moment, table
-from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, pages, party_named
+from fedbourse.cli.server_options import NO_OPTIONS, ServerOptions, party_named
 from fedbourse.errors import InvalidInput
 from fedbourse.units import number, whole_number
 
@@ -105,8 +105,7 @@ def list_tokens(*, server: ServerOptions = NO_OPTIONS, output: Output = PEOPLE) 
 
         fedbourse token list --json
     """
-    with server.connect() as connection:
-        tokens = list(pages(connection, "/v1/tokens", "tokens"))
+    tokens = server.listed("/v1/tokens", "tokens")
     columns: dict[str, Column] = {
         "id": "{id}",
         "<party": "{party}",
@@ -157,8 +156,7 @@ def _made(server: ServerOptions, path: str, body: object, out: Path | None) -> d
     """Ask for a token; it goes to the file, where there is one, and nowhere else."""
     if out is not None:
         check_writable(out, new=True)
-    with server.connect() as connection:
-        made: dict[str, Any] = connection.post(path, body)
+    made: dict[str, Any] = server.post(path, body)
     if out is not None:
         write_bytes(out, f"{made.pop('token')}\n".encode(), private=True)
         made["file"] = str(out)

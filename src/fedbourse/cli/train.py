@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -279,7 +279,7 @@ def agree(
     )
     if agreed.check is not None:
         print_note(f"{fit_sentence(agreed.check)}; that stays on this machine")
-    print(json.dumps(agreed.member.document))
+    print(json.dumps(asdict(agreed.member)))
 
 
 @train_app.command(name="app")

@@ -25,16 +25,13 @@ from fedbourse.learning.device import Device
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.records import Records
 from fedbourse.privacy.fast_noise import FastNoise
-from fedbourse.privacy.filter import Filter
-from fedbourse.privacy.noise import SimulatedNoise
+from fedbourse.privacy.filter import Account, Filter
+from fedbourse.privacy.noise import Noise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from fedbourse.privacy.filter import Account
-    from fedbourse.privacy.noise import Noise
 
 DEVICES = "FEDBOURSE_SIMULATED_DEVICES"
 """The variable that names the folder of all devices of a simulation."""
@@ -53,12 +50,6 @@ class SeededNoise:
     seat: int
     terms: tuple[Terms, ...]
     """Everybody's, as all of a round's noise is drawn together."""
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Return it as a plain document."""
-        terms = [asdict(each) for each in self.terms]
-        return {"seed": self.seed, "seat": self.seat, "terms": terms}
 
 
 class FlowerDevice:
@@ -90,7 +81,7 @@ class FlowerDevice:
             "owner": owner,
             "recipe": recipe.document,
             "terms": asdict(terms),
-            "study": None if study is None else study.document,
+            "study": None if study is None else asdict(study),
         }
         with closing(self.store()) as store:
             if (place / _AGREEMENT).exists():

@@ -16,7 +16,7 @@ from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput
 from fedbourse.flower.recipe import Recipe, read_json
 from fedbourse.learning.checkpoint import Checkpoint
 from fedbourse.learning.data import load
-from fedbourse.learning.rounds import train
+from fedbourse.learning.rounds import RoundResult, Run, train
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fedbourse.learning.engines.engine import Engine, Updates
     from fedbourse.learning.engines.flower import Seat
     from fedbourse.learning.records import Records
-    from fedbourse.learning.rounds import RoundResult, Run
     from fedbourse.privacy.terms import Terms
 
 CHECKPOINT, MODEL = "checkpoint.npz", "model.npz"
@@ -64,11 +63,6 @@ class Member:
                 f"an entry of a roster is an object with {', '.join(items)}; found {document!r:.80}"
             )
         return cls(**document)
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Return the entry as a plain document."""
-        return asdict(self)
 
 
 def key_bytes(public_key: object) -> bytes | None:
@@ -155,7 +149,7 @@ class Job:
     def document(self) -> dict[str, Any]:
         """Return the job as a plain document."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        roster = [member.document for member in self.roster]
+        roster = [asdict(member) for member in self.roster]
         return plain | {"recipe": self.recipe.document, "roster": roster}
 
     @classmethod

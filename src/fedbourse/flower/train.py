@@ -21,9 +21,9 @@ from fedbourse.flower.recipe import Recipe
 from fedbourse.learning.data import load
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.engines.local import LocalEngine
-from fedbourse.learning.partition import partition
+from fedbourse.learning.partition import Federation, partition
 from fedbourse.privacy.loss import PrivacyLoss
-from fedbourse.privacy.noise import ExactNoise, SimulatedNoise
+from fedbourse.privacy.noise import ExactNoise, Noise, SimulatedNoise
 from fedbourse.privacy.zcdp import DELTA
 from fedbourse.tasks.layout import layout_of
 from fedbourse.units import number, whole_number
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fedbourse.game.columns import FloatArray
-    from fedbourse.learning.partition import Federation
     from fedbourse.learning.records import Records
     from fedbourse.learning.sources import Source
-    from fedbourse.privacy.noise import Noise
 
 EngineName = Literal["local", "simulation", "flower"]
 NoiseName = Literal["exact", "simulated"]

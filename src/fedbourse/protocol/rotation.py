@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Unauthenticated
-from fedbourse.protocol.keys import verified
-from fedbourse.protocol.messages import rotation_message
-
-if TYPE_CHECKING:
-    from fedbourse.protocol.keys import SigningKey
-    from fedbourse.protocol.messages import Message
+from fedbourse.protocol.keys import SigningKey, verified
+from fedbourse.protocol.messages import Message, rotation_message
 
 ROTATIONS_MAX = 1000
 """No market needs so many keys, and a device looks at each of them."""

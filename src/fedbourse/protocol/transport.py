@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from fedbourse.errors import InvalidInput, ProtocolError, Unreachable
 from fedbourse.protocol import bounds
@@ -16,7 +16,6 @@ from fedbourse.protocol.signatures import Request, sign_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     import httpx2
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.records import Records
-from fedbourse.study.trials import Mean, TrialTask
+from fedbourse.study.trials import Mean, Trial, TrialTask
 from fedbourse.study.trials import trial as draw_trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedbourse.game.columns import IntArray
-    from fedbourse.study.trials import Trial
 
 PARTITIONS = ("iid", "dirichlet:1", "dirichlet:0.1")
 FACTORS = (1.0, 100.0)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedbourse.game import ACCURACY_MODELS, Accuracy
-from fedbourse.study.paper import ACCURACY_VALUE
+from fedbourse.study.paper import ACCURACY_VALUE, PaperStudy
 
 if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
-    from fedbourse.study.paper import PaperStudy
 
 P_VALUE = 0.01
 STANDARD_ERRORS = 3.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbourse.errors import MissingExtra
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.study.paper import SWEEPS
+from fedbourse.study.paper import SWEEPS, PaperOutcome, PaperStudy, Sweep
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from fedbourse.study.paper import PaperOutcome, PaperStudy, Sweep
 
 # Okabe and Ito's colours, told apart by every common colour vision; dashes and markers say the
 # same again for print without colour.

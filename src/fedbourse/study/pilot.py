@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.game import Calibration, Observation, Training, calibrate
-from fedbourse.study.trials import Mean, TrialTask, trial
+from fedbourse.study.trials import Mean, Trial, TrialTask, trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from fedbourse.study.trials import Trial
 
 PILOT_FACTORS = tuple(float(f) for f in np.geomspace(0.1, 10.0, 6))
 """Rewards of the pilot, in turning rewards."""

@@ -6,7 +6,7 @@ import csv
 import math
 from typing import TYPE_CHECKING
 
-from fedbourse.study.paper import METRICS
+from fedbourse.study.paper import METRICS, PaperOutcome, PaperStudy
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedbourse.study.claims import Verdict
-    from fedbourse.study.paper import PaperOutcome, PaperStudy
 
 
 def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -> list[Path]:

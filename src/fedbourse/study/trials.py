@@ -13,21 +13,18 @@ from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilib
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.data import load
 from fedbourse.learning.engines import LocalEngine
-from fedbourse.learning.models import model_named
+from fedbourse.learning.models import Model, model_named
 from fedbourse.learning.partition import Federation, partition
 from fedbourse.learning.reference import majority_accuracy
-from fedbourse.learning.rounds import train
-from fedbourse.privacy.noise import NoNoise, SimulatedNoise
+from fedbourse.learning.rounds import Run, train
+from fedbourse.privacy.noise import Noise, NoNoise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedbourse.game.columns import FloatArray, IntArray
-    from fedbourse.learning.models import Model
     from fedbourse.learning.records import Pool, Records
-    from fedbourse.learning.rounds import Run
-    from fedbourse.privacy.noise import Noise
 
 Whose = Literal["owners", "public"]
 _VALIDATION_MAX = 5000  # of the buyer's records

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 from fedbourse.study.deviations.cases import Case, cost_of
 from fedbourse.study.deviations.owner_cases import HONEST, equal_owners
 from fedbourse.study.deviations.play import Scenario, TradeSetting
-from fedbourse.study.deviations.search import Axis
-from fedbourse.study.deviations.strategies import Actor, Honest, Latecomer
+from fedbourse.study.deviations.search import Axis, Point
+from fedbourse.study.deviations.strategies import Actor, Ending, Honest, Latecomer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from fedbourse.study.deviations.search import Point
-    from fedbourse.study.deviations.strategies import Ending
 
 REWARD = 10.0
 HONEST_TOTAL = 8.75

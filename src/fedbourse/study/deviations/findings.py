@@ -12,14 +12,13 @@ import numpy as np
 from fedbourse.study.deviations.buyer_cases import buyer_cases
 from fedbourse.study.deviations.old_protocol import play_old_protocol
 from fedbourse.study.deviations.owner_cases import owner_cases
-from fedbourse.study.deviations.search import search
+from fedbourse.study.deviations.search import Point, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedbourse.study.deviations.cases import Case
     from fedbourse.study.deviations.play import Play, Scenario, TradeOutcome
-    from fedbourse.study.deviations.search import Point
 
 OLD_EFFORT = 10
 """How many times as many plays the old protocol gets: a model costs next to nothing."""

@@ -23,13 +23,18 @@ from fedbourse.game.price_discovery import PriceDiscovery, TickSum
 from fedbourse.market.offers import first_total
 from fedbourse.market.unearned import shared_pay
 from fedbourse.protocol.messages import earned
-from fedbourse.study.deviations.play import PlayedOffer, PlayedTerms, Scenario, Stake, TradeOutcome
+from fedbourse.study.deviations.play import (
+    PlayedOffer,
+    PlayedTerms,
+    Scenario,
+    Stake,
+    Strategy,
+    TradeOutcome,
+)
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from fedbourse.study.deviations.play import Strategy
 
 TICKS_MAX = 200
 """However fast devices replied, there were no more announcements."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.study.deviations.cases import Case, utility_of
-from fedbourse.study.deviations.play import Scenario, TradeSetting
-from fedbourse.study.deviations.search import Axis
+from fedbourse.study.deviations.play import Scenario, Strategy, TradeOutcome, TradeSetting
+from fedbourse.study.deviations.search import Axis, Point
 from fedbourse.study.deviations.strategies import (
     Actor,
+    Ending,
     Honest,
     Jumper,
     Leaver,
@@ -19,10 +21,6 @@ from fedbourse.study.deviations.strategies import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from fedbourse.study.deviations.play import Strategy, TradeOutcome
-    from fedbourse.study.deviations.search import Point
-    from fedbourse.study.deviations.strategies import Ending
 
 Names = dict[str, "Strategy"]
 
@@ -35,10 +33,22 @@ _ACTS_AS = Axis("acts as", 0.01, 5.0, log=True)
 _PLAIN = TradeSetting()
 
 
+@dataclass(frozen=True)
+class _Owners:
+    """The one who deviates, and the others."""
+
+    where: str
+    value: float
+    rivals: Mapping[str, float]
+
+
+_THREE = _Owners("values 1, 1.2, 1.4", VALUE, {f"owner-{value:g}": value for value in RIVALS})
+
+
 def owner_cases() -> list[Case]:
     """Return the rows of owners."""
     return [
-        _among_three(
+        _owner_case(
             "acting-cheaper",
             "acts as if it valued privacy less",
             lambda point: {"deviator": Actor(VALUE, point[0])},
@@ -46,15 +56,38 @@ def owner_cases() -> list[Case]:
             reference=HONEST,
             remains=_PAPER,
         ),
-        _several_names(),
-        *(_puppet(rule) for rule in ("fund", "refund", "share")),
-        _among_three(
+        _owner_case(
+            "several-names",
+            "takes part under several names",
+            lambda point: {f"name-{number}": Honest(1.0) for number in range(int(point[0]))},
+            (Axis("names", 1, 14, whole=True),),
+            among=_equals(10),
+            reference=HONEST,
+            remains=_PAPER,
+        ),
+        *(
+            _owner_case(
+                f"puppet-{rule}",
+                f"a second name bids, and does not sign or deliver (`unearned: {rule}`)",
+                _puppets,
+                (
+                    Axis("acts as", 1e-3, 1.5, log=True),
+                    Axis("puppet acts as", 1e-5, 1.5, log=True),
+                    Axis("ending", 0, len(ENDINGS) - 1, whole=True),
+                ),
+                among=_equals(8),
+                setting=TradeSetting(unearned=rule),
+                remains="invited by `unearned: share`" if rule == "share" else "",
+            )
+            for rule in ("fund", "refund", "share")
+        ),
+        _owner_case(
             "sniping",
             "steers P with false replies, and replies truly at the last moment",
             lambda point: {"deviator": Sniper(VALUE, point[0], rivals=RIVALS, swing=point[1])},
             _STEERS,
         ),
-        _among_three(
+        _owner_case(
             "silent-device",
             "the same, while a second name that never replies keeps each tick open",
             lambda point: {
@@ -63,7 +96,7 @@ def owner_cases() -> list[Case]:
             },
             _STEERS,
         ),
-        _among_three(
+        _owner_case(
             "jumping-replies",
             "replies with a share that jumps at one total",
             lambda point: {
@@ -75,7 +108,7 @@ def owner_cases() -> list[Case]:
                 Axis("share above", 1e-3, 0.5, log=True),
             ),
         ),
-        _among_three(
+        _owner_case(
             "leaving",
             "other names of its own hold P up, and leave before it converges",
             _leavers,
@@ -88,7 +121,7 @@ def owner_cases() -> list[Case]:
             ),
             effort=0.25,
         ),
-        _among_three(
+        _owner_case(
             "not-replying",
             "replies to the first tick, and to no other",
             lambda point: {"deviator": Silent(VALUE, budget=point[0])},
@@ -96,7 +129,7 @@ def owner_cases() -> list[Case]:
             reference=HONEST,
         ),
         *(
-            _among_three(
+            _owner_case(
                 key,
                 deviation,
                 _ending(ending),
@@ -105,7 +138,7 @@ def owner_cases() -> list[Case]:
             )
             for key, deviation, ending in _ENDINGS
         ),
-        _among_three(
+        _owner_case(
             "paid-upfront",
             "is paid upfront and delivers nothing",
             _ending("stays away"),
@@ -114,7 +147,18 @@ def owner_cases() -> list[Case]:
             reference=HONEST,
             remains="invited by `vesting: upfront`, which both sides must accept",
         ),
-        _late_on_a_short_card(),
+        _owner_case(
+            "late-replies",
+            "two names, one of which replies as late as it may; `plans_s` holds 8 ticks",
+            _late,
+            (
+                Axis("scale", 0.05, 10.0, log=True),
+                Axis("power", 1.5, 30.0, log=True),
+                Axis("second acts as", 0.01, 5.0, log=True),
+            ),
+            setting=TradeSetting(ticks=8),
+            remains="invited by a card with time for fewer than 60 ticks",
+        ),
         _ring("ring", "all act as if they valued privacy more", TradeSetting()),
         _ring(
             "ring-with-minimum",
@@ -151,31 +195,38 @@ def equal_owners(count: int) -> Names:
     return {f"owner-{number}": Honest(1.0) for number in range(1, count + 1)}
 
 
-def _among_three(
+def _equals(count: int) -> _Owners:
+    return _Owners(f"{count} owners of value 1", 1.0, dict.fromkeys(equal_owners(count - 1), 1.0))
+
+
+def _owner_case(
     key: str,
     deviation: str,
     names: Callable[[Point], Mapping[str, Strategy]],
     axes: tuple[Axis, ...],
     *,
+    among: _Owners = _THREE,
     setting: TradeSetting = _PLAIN,
     reference: str = CHEAPER,
     remains: str = "",
     effort: float = 1.0,
 ) -> Case:
-    """Return the row of one of three owners, with whatever names it brings."""
-    rivals: Names = {f"owner-{value:g}": Honest(value) for value in RIVALS}
-    acts_as = best_act(VALUE, RIVALS) if reference == CHEAPER else VALUE
+    """Return the row of one owner among others, with whatever names it brings."""
+    rivals: Names = {name: Honest(value) for name, value in among.rivals.items()}
+    acts_as = among.value
+    if reference == CHEAPER:
+        acts_as = best_act(among.value, tuple(among.rivals.values()))
     return Case(
         key=key,
         party="owner",
         deviation=deviation,
-        where="values 1, 1.2, 1.4",
+        where=among.where,
         reference=reference,
-        intended=Scenario(setting, {**rivals, "deviator": Actor(VALUE, acts_as)}),
+        intended=Scenario(setting, {**rivals, "deviator": Actor(among.value, acts_as)}),
         axes=axes,
         scenario=lambda point: Scenario(setting, {**rivals, **names(point)}),
-        score=utility_of(VALUE, rivals),
-        owners=dict(zip(rivals, RIVALS, strict=True)),
+        score=utility_of(among.value, rivals),
+        owners=among.rivals,
         remains=remains,
         effort=effort,
     )
@@ -194,77 +245,17 @@ def _leavers(point: Point) -> Names:
     return {"deviator": Actor(VALUE, acts_as), **leavers}
 
 
-def _several_names() -> Case:
-    rivals = equal_owners(9)
-    return Case(
-        key="several-names",
-        party="owner",
-        deviation="takes part under several names",
-        where="10 owners of value 1",
-        reference=HONEST,
-        intended=Scenario(TradeSetting(), {**rivals, "deviator": Honest(1.0)}),
-        axes=(Axis("names", 1, 14, whole=True),),
-        scenario=lambda point: Scenario(
-            TradeSetting(),
-            {**rivals, **{f"name-{number}": Honest(1.0) for number in range(int(point[0]))}},
-        ),
-        score=utility_of(1.0, rivals),
-        owners=dict.fromkeys(rivals, 1.0),
-        remains=_PAPER,
-    )
+def _puppets(point: Point) -> Names:
+    own, puppet, ending = point
+    return {
+        "deviator": Actor(1.0, own),
+        "puppet": Actor(1.0, puppet, ending=ENDINGS[int(ending)]),
+    }
 
 
-def _puppet(rule: str) -> Case:
-    rivals, setting = equal_owners(7), TradeSetting(unearned=rule)
-
-    def scenario(point: Point) -> Scenario:
-        own, puppet, ending = point
-        names: Names = {
-            "deviator": Actor(1.0, own),
-            "puppet": Actor(1.0, puppet, ending=ENDINGS[int(ending)]),
-        }
-        return Scenario(setting, {**rivals, **names})
-
-    best = best_act(1.0, (1.0,) * 7)
-    return Case(
-        key=f"puppet-{rule}",
-        party="owner",
-        deviation=f"a second name bids, and does not sign or deliver (`unearned: {rule}`)",
-        where="8 owners of value 1",
-        reference=CHEAPER,
-        intended=Scenario(setting, {**rivals, "deviator": Actor(1.0, best)}),
-        axes=(
-            Axis("acts as", 1e-3, 1.5, log=True),
-            Axis("puppet acts as", 1e-5, 1.5, log=True),
-            Axis("ending", 0, len(ENDINGS) - 1, whole=True),
-        ),
-        scenario=scenario,
-        score=utility_of(1.0, rivals),
-        owners=dict.fromkeys(rivals, 1.0),
-        remains="invited by `unearned: share`" if rule == "share" else "",
-    )
-
-
-def _late_on_a_short_card() -> Case:
-    def names(point: Point) -> Names:
-        scale, power, acts_as = point
-        return {
-            "deviator": Slow(VALUE, scale=scale, power=power),
-            "second": Actor(VALUE, acts_as),
-        }
-
-    return _among_three(
-        "late-replies",
-        "two names, one of which replies as late as it may; `plans_s` holds 8 ticks",
-        names,
-        (
-            Axis("scale", 0.05, 10.0, log=True),
-            Axis("power", 1.5, 30.0, log=True),
-            Axis("second acts as", 0.01, 5.0, log=True),
-        ),
-        setting=TradeSetting(ticks=8),
-        remains="invited by a card with time for fewer than 60 ticks",
-    )
+def _late(point: Point) -> Names:
+    scale, power, acts_as = point
+    return {"deviator": Slow(VALUE, scale=scale, power=power), "second": Actor(VALUE, acts_as)}
 
 
 def _ring(key: str, deviation: str, setting: TradeSetting) -> Case:

@@ -38,6 +38,11 @@ class Case:
     """What its sentence says."""
 
 
+def cases(place: str, reason: str, *rows: tuple[Any, ...]) -> list[Case]:
+    """Return cheats at one place, refused for one reason: id, bend, and what the sentence says."""
+    return [Case(id, place, bend, reason, *says) for id, bend, *says in rows]
+
+
 def items(**changed: Any) -> Bend:
     """Change items of a document."""
     return lambda document: {**document, **changed}
@@ -49,7 +54,7 @@ def without(name: str) -> Bend:
 
 
 def announced(bend: Bend) -> Bend:
-    """Bend what is announced only."""
+    """Bend what is signed or said of a task once it is announced, and only then."""
     return lambda document: bend(document) if document["state"] == "announced" else document
 
 
@@ -67,119 +72,127 @@ def total(text: str) -> Bend:
 
 
 OFFERS = [
-    Case("total NaN", "task", total("NaN"), "", "an invalid document"),
-    Case("total infinite", "task", total("Infinity"), "", "an invalid document"),
-    Case("total 1e999", "task", total("1e999"), "", "an invalid document"),
-    Case("total of many digits", "task", total("9" * 5000), "", "an invalid document"),
-    Case("total 0", "task", announced(items(total_budget=0)), "offer", "above 0"),
-    Case("total below 0", "task", announced(items(total_budget=-1.0)), "offer", "above 0"),
-    Case("total none", "task", announced(items(total_budget=None)), "offer", "a number"),
-    Case("total text", "task", announced(items(total_budget="1")), "offer", "a number"),
-    Case("total true", "task", announced(items(total_budget=True)), "offer", "a number"),
-    Case("reward 0", "task", announced(items(reward_micro=0)), "offer", "at least 1"),
-    Case("reward below 0", "task", announced(items(reward_micro=-5)), "offer", "at least 1"),
-    Case("reward none", "task", announced(items(reward_micro=None)), "offer", "a number"),
-    Case("reward a list", "task", announced(items(reward_micro=[1])), "offer", "a number"),
-    Case("reward a part", "task", announced(items(reward_micro=2.5)), "offer", "a whole number"),
-    Case("reward huge", "task", announced(items(reward_micro=10**400)), "", "an invalid document"),
-    Case("no offer", "task", announced(items(offer=None)), "offer", "without an offer"),
-    Case("no tick", "task", announced(items(tick=None)), "offer", "without an offer"),
-    Case("tick text", "task", announced(items(tick="0")), "document", "has tick '0'"),
-    Case("state a number", "task", announced(items(state=7)), "document", "has state 7"),
-    Case("state missing", "task", announced(without("state")), "document", "no state"),
-    Case("events text", "task", announced(items(events="3")), "document", "has events '3'"),
-    Case("a task that is a list", "task", announced(lambda _: [1]), "document", "not an object"),
-    Case("a task that is nothing", "task", announced(lambda _: None), "document", "not an object"),
+    *cases(
+        "task",
+        "",
+        ("total NaN", total("NaN"), "an invalid document"),
+        ("total infinite", total("Infinity"), "an invalid document"),
+        ("total 1e999", total("1e999"), "an invalid document"),
+        ("total of many digits", total("9" * 5000), "an invalid document"),
+        ("reward huge", announced(items(reward_micro=10**400)), "an invalid document"),
+    ),
+    *cases(
+        "task",
+        "offer",
+        ("total 0", announced(items(total_budget=0)), "above 0"),
+        ("total below 0", announced(items(total_budget=-1.0)), "above 0"),
+        ("total none", announced(items(total_budget=None)), "a number"),
+        ("total text", announced(items(total_budget="1")), "a number"),
+        ("total true", announced(items(total_budget=True)), "a number"),
+        ("reward 0", announced(items(reward_micro=0)), "at least 1"),
+        ("reward below 0", announced(items(reward_micro=-5)), "at least 1"),
+        ("reward none", announced(items(reward_micro=None)), "a number"),
+        ("reward a list", announced(items(reward_micro=[1])), "a number"),
+        ("reward a part", announced(items(reward_micro=2.5)), "a whole number"),
+        ("no offer", announced(items(offer=None)), "without an offer"),
+        ("no tick", announced(items(tick=None)), "without an offer"),
+    ),
+    *cases(
+        "task",
+        "document",
+        ("tick text", announced(items(tick="0")), "has tick '0'"),
+        ("state a number", announced(items(state=7)), "has state 7"),
+        ("state missing", announced(without("state")), "no state"),
+        ("events text", announced(items(events="3")), "has events '3'"),
+        ("a task that is a list", announced(lambda _: [1]), "not an object"),
+        ("a task that is nothing", announced(lambda _: None), "not an object"),
+    ),
 ]
 
 
-def signed_by_another(offered: dict[str, Any]) -> dict[str, Any]:
-    other = SigningKey.generate().sign(canonical(offered["terms"]))
-    return {**offered, "market_signature": other}
+def signed_by_another(item: str) -> Bend:
+    """Sign an item of a document with a key that is not the market's."""
+    return lambda document: {
+        **document,
+        "market_signature": SigningKey.generate().sign(canonical(document[item])),
+    }
 
 
 LEAST = 1_999_998
 """floor((1 - 1e-6) r R/P) for r = 2/3 at P = 1 and R = 3 credits."""
 TERMS = [
-    Case("budget higher", "terms", items(budget=4.0), "changed-terms", "budget 4"),
-    Case("budget lower", "terms", items(budget=0.001), "changed-terms", "budget 0.001"),
-    Case("budget text", "terms", items(budget="0.5"), "changed-terms", "budget '0.5'"),
-    Case("budget a list", "terms", items(budget=[0.5]), "changed-terms", "budget [0.5]"),
-    Case("budget missing", "terms", without("budget"), "changed-terms", "budget nothing"),
-    Case(
-        "payment below the value",
+    *cases(
         "terms",
-        items(payment_micro=10),
-        "price",
-        f"least {credits_text(LEAST)}",
+        "changed-terms",
+        ("budget higher", items(budget=4.0), "budget 4"),
+        ("budget lower", items(budget=0.001), "budget 0.001"),
+        ("budget text", items(budget="0.5"), "budget '0.5'"),
+        ("budget a list", items(budget=[0.5]), "budget [0.5]"),
+        ("budget missing", without("budget"), "budget nothing"),
+        ("a tick that never was", items(tick=7), "of tick 7"),
+        ("tick true", items(tick=False), "tick False"),
+        ("tick missing", without("tick"), "of tick None"),
+        ("a total that never was", items(total_budget=0.5), "total_"),
+        ("payment below 0", items(payment_micro=-1), "whole number"),
+        ("payment a part", items(payment_micro=2e6 + 0.5), "whole"),
+        ("payment text", items(payment_micro="2000000"), "whole"),
+        ("payment true", items(payment_micro=True), "whole"),
+        ("clip", items(clip=100.0), "clip 100"),
+        ("rounds", items(rounds=ROUNDS + 1), "rounds 5"),
+        ("fewer rounds", items(rounds=1), "rounds 1"),
+        ("dimension", items(dimension=3), "dimension 3"),
+        ("samples", items(samples=1), "samples 1"),
+        ("vesting", items(vesting="upfront"), "vesting 'upfront'"),
+        ("unearned", items(unearned="refund"), "unearned 'refund'"),
+        ("samples a part", items(samples=20.0), "samples 20.0"),
+        ("a line that is no hash", items(previous=7), "previous 7"),
+        ("card", items(card="2" * 64), "card '22"),
+        ("owner", items(owner="owner:bob"), "owner 'owner:bob'"),
+        ("task", items(task="f" * 24), "task 'ff"),
+        ("kind", items(kind="plan"), "kind 'plan'"),
+        ("a noise scale of its own", items(noise_scale=1e-9), "noise_"),
+        ("a sigma of its own", items(sigma=1e-9), "'sigma'"),
+        ("an item that is null", items(sigma=None), "'sigma'"),
+        ("no kind", without("kind"), "kind nothing"),
     ),
-    Case("payment 0", "terms", items(payment_micro=0), "price", f"at least {credits_text(LEAST)}"),
-    Case(
-        "a micro-credit too little",
+    *cases(
         "terms",
-        items(payment_micro=LEAST - 1),
         "price",
-        f"is {credits_text(LEAST - 1)} credits; at the price that was announced at tick 0 it is",
+        ("payment below the value", items(payment_micro=10), f"least {credits_text(LEAST)}"),
+        ("payment 0", items(payment_micro=0), f"at least {credits_text(LEAST)}"),
+        (
+            "a micro-credit too little",
+            items(payment_micro=LEAST - 1),
+            f"is {credits_text(LEAST - 1)} credits; at the price that was announced at tick 0 "
+            "it is",
+        ),
     ),
-    Case("a tick that never was", "terms", items(tick=7), "changed-terms", "of tick 7"),
-    Case("tick true", "terms", items(tick=False), "changed-terms", "tick False"),
-    Case("tick missing", "terms", without("tick"), "changed-terms", "of tick None"),
-    Case("a total that never was", "terms", items(total_budget=0.5), "changed-terms", "total_"),
-    Case("payment below 0", "terms", items(payment_micro=-1), "changed-terms", "whole number"),
-    Case("payment a part", "terms", items(payment_micro=2e6 + 0.5), "changed-terms", "whole"),
-    Case("payment text", "terms", items(payment_micro="2000000"), "changed-terms", "whole"),
-    Case("payment true", "terms", items(payment_micro=True), "changed-terms", "whole"),
-    Case("clip", "terms", items(clip=100.0), "changed-terms", "clip 100"),
-    Case("rounds", "terms", items(rounds=ROUNDS + 1), "changed-terms", "rounds 5"),
-    Case("fewer rounds", "terms", items(rounds=1), "changed-terms", "rounds 1"),
-    Case("dimension", "terms", items(dimension=3), "changed-terms", "dimension 3"),
-    Case("samples", "terms", items(samples=1), "changed-terms", "samples 1"),
-    Case("vesting", "terms", items(vesting="upfront"), "changed-terms", "vesting 'upfront'"),
-    Case("unearned", "terms", items(unearned="refund"), "changed-terms", "unearned 'refund'"),
-    Case("samples a part", "terms", items(samples=20.0), "changed-terms", "samples 20.0"),
-    Case("a line that is no hash", "terms", items(previous=7), "changed-terms", "previous 7"),
-    Case("card", "terms", items(card="2" * 64), "changed-terms", "card '22"),
-    Case("owner", "terms", items(owner="owner:bob"), "changed-terms", "owner 'owner:bob'"),
-    Case("task", "terms", items(task="f" * 24), "changed-terms", "task 'ff"),
-    Case("kind", "terms", items(kind="plan"), "changed-terms", "kind 'plan'"),
-    Case("a noise scale of its own", "terms", items(noise_scale=1e-9), "changed-terms", "noise_"),
-    Case("a sigma of its own", "terms", items(sigma=1e-9), "changed-terms", "'sigma'"),
-    Case("an item that is null", "terms", items(sigma=None), "changed-terms", "'sigma'"),
-    Case("no kind", "terms", without("kind"), "changed-terms", "kind nothing"),
-    Case("unsigned", "offered", items(market_signature=""), "unsigned", "not signed"),
-    Case("no signature", "offered", without("market_signature"), "document", "no market_sig"),
-    Case("signature a number", "offered", items(market_signature=7), "document", "7"),
-    Case("signed by another", "offered", signed_by_another, "unsigned", "not signed"),
+    *cases(
+        "offered",
+        "unsigned",
+        ("unsigned", items(market_signature=""), "not signed"),
+        ("signed by another", signed_by_another("terms"), "not signed"),
+    ),
+    *cases(
+        "offered",
+        "document",
+        ("no signature", without("market_signature"), "no market_sig"),
+        ("signature a number", items(market_signature=7), "7"),
+        ("no terms", items(terms=None), "None"),
+        ("terms a list", items(terms=[1]), "[1]"),
+    ),
     Case("another hash", "offered", items(digest="3" * 64), "changed-terms", "hash"),
-    Case("no terms", "offered", items(terms=None), "document", "None"),
-    Case("terms a list", "offered", items(terms=[1]), "document", "[1]"),
     Case("text that is no text", "offered", items(terms={"previous": "\ud800"}), "", "surrogate"),
-    Case("nothing offered", "participation", items(terms=None), "document", "not an object"),
-    Case("a record that is text", "participation", lambda _: "text", "document", "not an object"),
-    Case("a record without replies", "participation", without("replies"), "document", "no replies"),
-    Case(
-        "an exit that is text", "participation", items(exit="left"), "document", "has exit 'left'"
-    ),
-    Case(
-        "a record without lines",
+    *cases(
         "participation",
-        without("allocation"),
         "document",
-        "no allocation",
-    ),
-    Case(
-        "a line that is text",
-        "participation",
-        items(allocation="signed"),
-        "document",
-        "has allocation",
-    ),
-    Case(
-        "a line without state",
-        "participation",
-        items(allocation={"delivered": 0, **_UNPAID}),
-        "document",
-        "no state",
+        ("nothing offered", items(terms=None), "not an object"),
+        ("a record that is text", lambda _: "text", "not an object"),
+        ("a record without replies", without("replies"), "no replies"),
+        ("an exit that is text", items(exit="left"), "has exit 'left'"),
+        ("a record without lines", without("allocation"), "no allocation"),
+        ("a line that is text", items(allocation="signed"), "has allocation"),
+        ("a line without state", items(allocation={"delivered": 0, **_UNPAID}), "no state"),
     ),
 ]
 
@@ -188,41 +201,21 @@ def another_key(_: SigningKey) -> SigningKey:
     return SigningKey.generate()
 
 
-def when(state: str, bend: Bend) -> Bend:
-    """Bend what is signed or said of a task in one state only."""
-    return lambda document: bend(document) if document["state"] == state else document
-
-
 # What somebody between market and device says: it has not the market's key.
 FORGED_OFFERS = [
-    Case(
-        "a total of a stranger's",
+    *cases(
         "signed task",
-        announced(items(total_budget=0.5)),
         "unsigned",
-        "the state 'announced' of the task that",
-    ),
-    Case(
-        "a reward of a stranger's",
-        "signed task",
-        announced(items(reward_micro=10**9)),
-        "unsigned",
-        "not signed with",
-    ),
-    Case(
-        "an offer of a stranger's",
-        "signed task",
-        announced(items(offer="a" * 64)),
-        "unsigned",
-        "not signed with",
-    ),
-    Case("a tick of a stranger's", "signed task", announced(items(tick=5)), "unsigned", "not"),
-    Case(
-        "a card of a stranger's",
-        "signed task",
-        announced(items(card="a" * 64)),
-        "unsigned",
-        "not signed with",
+        (
+            "a total of a stranger's",
+            announced(items(total_budget=0.5)),
+            "the state 'announced' of the task that",
+        ),
+        ("a reward of a stranger's", announced(items(reward_micro=10**9)), "not signed with"),
+        ("an offer of a stranger's", announced(items(offer="a" * 64)), "not signed with"),
+        ("a tick of a stranger's", announced(items(tick=5)), "not"),
+        ("a card of a stranger's", announced(items(card="a" * 64)), "not signed with"),
+        ("an empty signature", announced(items(state_signature="")), "not signed with"),
     ),
     Case(
         "a state without a signature",
@@ -231,72 +224,41 @@ FORGED_OFFERS = [
         "document",
         "no state_signature",
     ),
-    Case(
-        "an empty signature",
-        "signed task",
-        announced(items(state_signature="")),
-        "unsigned",
-        "not signed with",
-    ),
-    Case(
-        "signed for another task",
+    *cases(
         "state message",
-        when("announced", items(task="f" * 24)),
         "unsigned",
-        "not signed with",
-    ),
-    Case(
-        "signed as another kind",
-        "state message",
-        when("announced", items(kind="offer")),
-        "unsigned",
-        "not signed with",
+        ("signed for another task", announced(items(task="f" * 24)), "not signed with"),
+        ("signed as another kind", announced(items(kind="offer")), "not signed with"),
     ),
     Case("another card, signed", "task", announced(items(card="a" * 64)), "card", "was joined"),
-    Case(
-        "terms of a stranger's",
+    *cases(
         "signed participation",
-        items(
-            allocation={"state": "offered", "delivered": 0, **_UNPAID},
-            terms={"terms": {}, "digest": "", "market_signature": ""},
+        "unsigned",
+        (
+            "terms of a stranger's",
+            items(
+                allocation={"state": "offered", "delivered": 0, **_UNPAID},
+                terms={"terms": {}, "digest": "", "market_signature": ""},
+            ),
+            "record of this",
         ),
-        "unsigned",
-        "record of this",
+        (
+            "a line declined by a stranger",
+            items(allocation={"state": "declined", "delivered": 0, **_UNPAID}),
+            "record of this owner",
+        ),
+        ("a line taken by a stranger", items(allocation=None, terms=None), "record of this owner"),
+        (
+            "an exit of a stranger's",
+            items(allocation=None, terms=None, exit={"reason": "missed"}),
+            "record of this",
+        ),
     ),
-    Case(
-        "a line declined by a stranger",
-        "signed participation",
-        items(allocation={"state": "declined", "delivered": 0, **_UNPAID}),
-        "unsigned",
-        "record of this owner",
-    ),
-    Case(
-        "a line taken by a stranger",
-        "signed participation",
-        items(allocation=None, terms=None),
-        "unsigned",
-        "record of this owner",
-    ),
-    Case(
-        "an exit of a stranger's",
-        "signed participation",
-        items(allocation=None, terms=None, exit={"reason": "missed"}),
-        "unsigned",
-        "record of this",
-    ),
-    Case(
-        "a record of another owner",
+    *cases(
         "participation message",
-        items(owner="owner:bob"),
         "unsigned",
-        "record of this owner",
-    ),
-    Case(
-        "a record of another task",
-        "participation message",
-        items(task="f" * 24),
-        "unsigned",
-        "record of this owner",
+        ("a record of another owner", items(owner="owner:bob"), "record of this owner"),
+        ("a record of another task", items(task="f" * 24), "record of this owner"),
     ),
     Case(
         "a record of before",
@@ -317,31 +279,29 @@ FORGED_STATES = [
             ("by another market", "task", items(state=state)),
         )
     ],
-    Case("an end of another task", "signed task", items(state="cancelled"), "unsigned", "not"),
-    Case("no signature at all", "signed task", items(state_signature=""), "unsigned", "not"),
-    Case(
-        "a line declined by a stranger",
-        "signed participation",
-        items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
+    *cases(
+        "signed task",
         "unsigned",
-        "record of this owner",
+        ("an end of another task", items(state="cancelled"), "not"),
+        ("no signature at all", items(state_signature=""), "not"),
     ),
-    Case(
-        "a line taken by a stranger",
+    *cases(
         "signed participation",
-        items(allocation=None, terms=None),
         "unsigned",
-        "record of this owner",
-    ),
-    Case(
-        "terms of a stranger's",
-        "signed participation",
-        items(
-            allocation={"state": "offered", "delivered": 2, **_UNPAID},
-            terms={"terms": {}, "digest": "", "market_signature": ""},
+        (
+            "a line declined by a stranger",
+            items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
+            "record of this owner",
         ),
-        "unsigned",
-        "record of this",
+        ("a line taken by a stranger", items(allocation=None, terms=None), "record of this owner"),
+        (
+            "terms of a stranger's",
+            items(
+                allocation={"state": "offered", "delivered": 2, **_UNPAID},
+                terms={"terms": {}, "digest": "", "market_signature": ""},
+            ),
+            "record of this",
+        ),
     ),
 ]
 
@@ -357,14 +317,20 @@ def doubles(*numbers: float) -> bytes:
 
 NAN, INFINITE = float("nan"), float("inf")
 QUERIES = [
-    Case("round T", "round-request", asks(ROUNDS), "beyond-rounds", "0 to 3"),
-    Case("round T+1", "round-request", asks(ROUNDS + 1), "beyond-rounds", "0 to 3"),
-    Case("round -1", "round-request", asks(-1), "beyond-rounds", "0 to 3"),
-    Case("round -5", "round-request", asks(-5), "beyond-rounds", "0 to 3"),
-    Case("a huge round", "round-request", asks(2**70), "beyond-rounds", "0 to 3"),
-    Case("an old round", "round-request", asks(0), "past-round", "is over"),
-    Case(
-        "an old round, another model", "round-request", asks(0, doubles(9, 9)), "past-round", "over"
+    *cases(
+        "round-request",
+        "beyond-rounds",
+        ("round T", asks(ROUNDS), "0 to 3"),
+        ("round T+1", asks(ROUNDS + 1), "0 to 3"),
+        ("round -1", asks(-1), "0 to 3"),
+        ("round -5", asks(-5), "0 to 3"),
+        ("a huge round", asks(2**70), "0 to 3"),
+    ),
+    *cases(
+        "round-request",
+        "past-round",
+        ("an old round", asks(0), "is over"),
+        ("an old round, another model", asks(0, doubles(9, 9)), "over"),
     ),
     Case(
         "two models in a round",
@@ -373,39 +339,31 @@ QUERIES = [
         "other-model",
         "another model",
     ),
-    Case("a model with NaN", "round-request", asks(2, doubles(0, NAN)), "no-model", "finite"),
-    Case(
-        "an infinite model", "round-request", asks(2, doubles(-INFINITE, 0)), "no-model", "finite"
+    *cases(
+        "round-request",
+        "no-model",
+        ("a model with NaN", asks(2, doubles(0, NAN)), "finite"),
+        ("an infinite model", asks(2, doubles(-INFINITE, 0)), "finite"),
+        ("an empty model", asks(2, b""), "found 0"),
+        ("a short model", asks(2, doubles(1)), "found 8"),
+        ("half a number more", asks(2, b"\0" * 17), "found 17"),
     ),
-    Case("an empty model", "round-request", asks(2, b""), "no-model", "found 0"),
-    Case("a short model", "round-request", asks(2, doubles(1)), "no-model", "found 8"),
-    Case("half a number more", "round-request", asks(2, b"\0" * 17), "no-model", "found 17"),
     Case(
         "ten times the model", "round-request", asks(2, b"\0" * 160), "", "more than the 17 bytes"
     ),
-    Case(
-        "another hash", "headers", items(**{"Fedbourse-Request": "4" * 64}), "round-request", "hash"
-    ),
-    Case(
-        "a hash of no text", "headers", items(**{"Fedbourse-Request": ""}), "round-request", "hash"
-    ),
-    Case("another round", "headers", items(**{"Fedbourse-Round": "3"}), "round-request", "hash"),
-    Case(
-        "round text",
+    *cases(
         "headers",
-        items(**{"Fedbourse-Round": "two"}),
         "round-request",
-        "lacks a round",
+        ("another hash", items(**{"Fedbourse-Request": "4" * 64}), "hash"),
+        ("a hash of no text", items(**{"Fedbourse-Request": ""}), "hash"),
+        ("another round", items(**{"Fedbourse-Round": "3"}), "hash"),
+        ("round text", items(**{"Fedbourse-Round": "two"}), "lacks a round"),
+        ("no round", without("Fedbourse-Round"), "lacks a round"),
+        ("no deadline", without("Fedbourse-Deadline"), "lacks a round"),
+        ("another deadline", items(**{"Fedbourse-Deadline": "1"}), "hash"),
+        ("no signature", without("Fedbourse-Signature"), "or signature"),
     ),
-    Case("no round", "headers", without("Fedbourse-Round"), "round-request", "lacks a round"),
-    Case("no deadline", "headers", without("Fedbourse-Deadline"), "round-request", "lacks a round"),
     Case("no time left", "headers", items(**{"Fedbourse-Left-Ms": "-1"}), "late", "ended before"),
-    Case(
-        "another deadline", "headers", items(**{"Fedbourse-Deadline": "1"}), "round-request", "hash"
-    ),
-    Case(
-        "no signature", "headers", without("Fedbourse-Signature"), "round-request", "or signature"
-    ),
     Case(
         "an empty signature",
         "headers",
@@ -420,43 +378,15 @@ QUERIES = [
         "unsigned",
         "not signed with",
     ),
-    Case(
-        "a signature of another task",
+    *cases(
         "round-request message",
-        items(task="f" * 24),
         "unsigned",
-        "not",
-    ),
-    Case(
-        "a signature of another card",
-        "round-request message",
-        items(card="f" * 64),
-        "unsigned",
-        "not",
-    ),
-    Case(
-        "a signature of another round", "round-request message", items(round=1), "unsigned", "not"
-    ),
-    Case(
-        "a signature of another model",
-        "round-request message",
-        items(model_hash="f" * 64),
-        "unsigned",
-        "not signed with",
-    ),
-    Case(
-        "a signature of another deadline",
-        "round-request message",
-        items(deadline_ms=1),
-        "unsigned",
-        "not signed with",
-    ),
-    Case(
-        "a signature of another kind",
-        "round-request message",
-        items(kind="terms"),
-        "unsigned",
-        "not",
+        ("a signature of another task", items(task="f" * 24), "not"),
+        ("a signature of another card", items(card="f" * 64), "not"),
+        ("a signature of another round", items(round=1), "not"),
+        ("a signature of another model", items(model_hash="f" * 64), "not signed with"),
+        ("a signature of another deadline", items(deadline_ms=1), "not signed with"),
+        ("a signature of another kind", items(kind="terms"), "not"),
     ),
     Case(
         "updates forgotten",
@@ -465,90 +395,89 @@ QUERIES = [
         "forgotten",
         "old copy",
     ),
-    Case(
-        "line declined later",
+    *cases(
         "participation",
-        items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
         "",
-        "declined",
+        (
+            "line declined later",
+            items(allocation={"state": "declined", "delivered": 2, **_UNPAID}),
+            "declined",
+        ),
+        ("line taken away", items(allocation=None), "not chosen"),
     ),
-    Case("line taken away", "participation", items(allocation=None), "", "not chosen"),
 ]
 
 ESCAPES = Raw(b'{"code": "NotFound", "detail": "\\u001b[2Jgone", "status": 404}', 404)
 TRANSPORT = [
-    Case("a page", "task", raw("<html>welcome</html>"), "", "an invalid document"),
-    Case("cut JSON", "task", raw('{"task": "0123'), "", "an invalid document"),
-    Case("deep JSON", "task", raw("[" * 50_000), "", "an invalid document"),
-    Case("no UTF-8", "task", lambda _: Raw(b'{"a": "\xff"}'), "", "an invalid document"),
+    *cases(
+        "task",
+        "",
+        ("a page", raw("<html>welcome</html>"), "an invalid document"),
+        ("cut JSON", raw('{"task": "0123'), "an invalid document"),
+        ("deep JSON", raw("[" * 50_000), "an invalid document"),
+        ("no UTF-8", lambda _: Raw(b'{"a": "\xff"}'), "an invalid document"),
+        ("a redirect", lambda _: Raw(b"", 302, {"Location": "http://x/"}), "redirect"),
+        ("17 MiB", lambda _: Raw(b" " * (17 * 2**20)), "more than the"),
+        ("less than it says", lambda _: Raw(b"{", 200, {"Content-Length": "9"}), "not respond"),
+        ("compressed", lambda _: Raw(b"x", 200, {"Content-Encoding": "gzip"}), "compressed"),
+        ("never an answer", lambda _: Raw(b"{}", after_s=30.0), "not respond"),
+        ("an unknown status", lambda _: Raw(b"x", 299), "an invalid document"),
+        ("always busy", lambda _: problem("TooManyRequests", 429), "says the market"),
+        ("an unknown reason", lambda _: problem("Bribe", 418), "without a known"),
+        ("escape sequences", lambda _: ESCAPES, " [2Jgone"),
+    ),
     Case("nothing", "task", raw(""), "document", "not an object"),
-    Case("a redirect", "task", lambda _: Raw(b"", 302, {"Location": "http://x/"}), "", "redirect"),
-    Case(
-        "a redirect of the request",
+    *cases(
         "round-request",
-        lambda _: Raw(b"", 307, {"Location": "http://x/"}),
         "",
-        "redirect",
+        (
+            "a redirect of the request",
+            lambda _: Raw(b"", 307, {"Location": "http://x/"}),
+            "redirect",
+        ),
+        ("never a question", lambda _: Raw(b"", after_s=30.0), "not respond"),
     ),
-    Case("17 MiB", "task", lambda _: Raw(b" " * (17 * 2**20)), "", "more than the"),
-    Case(
-        "less than it says",
-        "task",
-        lambda _: Raw(b"{", 200, {"Content-Length": "9"}),
-        "",
-        "not respond",
-    ),
-    Case(
-        "compressed",
-        "task",
-        lambda _: Raw(b"x", 200, {"Content-Encoding": "gzip"}),
-        "",
-        "compressed",
-    ),
-    Case("never an answer", "task", lambda _: Raw(b"{}", after_s=30.0), "", "not respond"),
-    Case("never a question", "round-request", lambda _: Raw(b"", after_s=30.0), "", "not respond"),
-    Case("an unknown status", "task", lambda _: Raw(b"x", 299), "", "an invalid document"),
-    Case("always busy", "task", lambda _: problem("TooManyRequests", 429), "", "says the market"),
-    Case("an unknown reason", "task", lambda _: problem("Bribe", 418), "", "without a known"),
-    Case("escape sequences", "task", lambda _: ESCAPES, "", " [2Jgone"),
 ]
 
 
 # Receipts: an update has left, so one round is at risk, and never a second.
 
 
-def other_key(signed: dict[str, Any]) -> dict[str, Any]:
-    return {**signed, "market_signature": SigningKey.generate().sign(canonical(signed["receipt"]))}
-
-
 LESS = PAYMENT // ROUNDS - 1
 RECEIPTS = [
-    Case("none", "signed receipt", lambda _: None, "receipt"),
-    Case("an empty one", "signed receipt", lambda _: {}, "receipt"),
-    Case("a list", "signed receipt", lambda _: [1], "receipt"),
-    Case("text", "signed receipt", lambda _: "paid", "receipt"),
-    Case("receipt a list", "signed receipt", items(receipt=[1]), "receipt"),
-    Case("unsigned", "signed receipt", items(market_signature=None), "receipt"),
-    Case("signed by another", "signed receipt", other_key, "receipt"),
-    Case("another round", "receipt", items(round=3), "receipt"),
-    Case("another owner", "receipt", items(owner="owner:bob"), "receipt"),
-    Case("another task", "receipt", items(task="f" * 24), "receipt"),
-    Case("less than due", "receipt", items(earned_micro=LESS), "receipt"),
-    Case("nothing earned", "receipt", items(earned_micro=0), "receipt"),
-    Case(
-        "a count that does not rise",
+    *cases(
+        "signed receipt",
         "receipt",
-        items(delivered=1, earned_micro=PAYMENT // ROUNDS),
-        "receipt",
+        ("none", lambda _: None),
+        ("an empty one", lambda _: {}),
+        ("a list", lambda _: [1]),
+        ("text", lambda _: "paid"),
+        ("receipt a list", items(receipt=[1])),
+        ("unsigned", items(market_signature=None)),
+        ("signed by another", signed_by_another("receipt")),
     ),
-    Case("no update counted", "receipt", items(delivered=0, earned_micro=0), "receipt"),
-    Case("a count beyond all", "receipt", items(delivered=9), "receipt"),
-    Case("a count true", "receipt", items(delivered=True), "receipt"),
-    Case("a count missing", "receipt", without("delivered"), "receipt"),
-    Case("for another update", "receipt", items(previous="5" * 64), "receipt"),
-    Case("an item more", "receipt", items(bonus=None), "receipt"),
-    Case("late, it says", "signed receipt", lambda _: problem("Conflict", 409), "unpaid"),
-    Case("bad, it says", "signed receipt", lambda _: problem("InvalidInput", 422), "unpaid"),
+    *cases(
+        "receipt",
+        "receipt",
+        ("another round", items(round=3)),
+        ("another owner", items(owner="owner:bob")),
+        ("another task", items(task="f" * 24)),
+        ("less than due", items(earned_micro=LESS)),
+        ("nothing earned", items(earned_micro=0)),
+        ("a count that does not rise", items(delivered=1, earned_micro=PAYMENT // ROUNDS)),
+        ("no update counted", items(delivered=0, earned_micro=0)),
+        ("a count beyond all", items(delivered=9)),
+        ("a count true", items(delivered=True)),
+        ("a count missing", without("delivered")),
+        ("for another update", items(previous="5" * 64)),
+        ("an item more", items(bonus=None)),
+    ),
+    *cases(
+        "signed receipt",
+        "unpaid",
+        ("late, it says", lambda _: problem("Conflict", 409)),
+        ("bad, it says", lambda _: problem("InvalidInput", 422)),
+    ),
 ]
 
 
@@ -561,21 +490,41 @@ def other_id(name: str) -> Bend:
 
 
 ENROLMENTS = [
-    Case("nothing", "enrol", lambda _: None, "document"),
-    Case("no key", "enrol", without("market_public_key"), "document"),
-    Case("a key that is a number", "enrol", items(market_public_key=7), "document"),
-    Case("another key", "enrol", items(market_public_key=SigningKey.generate().public)),
-    Case("no owner", "enrol", without("owner"), "document"),
-    Case("a weak key", "enrol", items(market_public_key="A" * 43)),
+    *cases(
+        "enrol",
+        "document",
+        ("nothing", lambda _: None),
+        ("no key", without("market_public_key")),
+        ("a key that is a number", items(market_public_key=7)),
+        ("no owner", without("owner")),
+    ),
+    *cases(
+        "enrol",
+        "",
+        ("another key", items(market_public_key=SigningKey.generate().public)),
+        ("a weak key", items(market_public_key="A" * 43)),
+    ),
 ]
 CARDS = [
-    Case("another hash", "card", items(digest="6" * 64), "card"),
-    Case("another card", "card", items(card={**CARD.document, "clip": 5.0}), "card"),
-    Case("no card", "card", without("card"), "document"),
+    *cases(
+        "card",
+        "card",
+        ("another hash", items(digest="6" * 64)),
+        ("another card", items(card={**CARD.document, "clip": 5.0})),
+        ("too few records", items(card={**CARD.document, "samples": 10_000})),
+    ),
+    *cases(
+        "card",
+        "document",
+        ("no card", without("card")),
+        ("a card of nothing", lambda _: None),
+    ),
     Case("an unknown item", "card", items(card={**CARD.document, "sigma": 1.0})),
-    Case("too few records", "card", items(card={**CARD.document, "samples": 10_000}), "card"),
-    Case("pages without an end", "tasks", items(tasks=[], next="7" * 24)),
+    *cases(
+        "tasks",
+        "",
+        ("pages without an end", items(tasks=[], next="7" * 24)),
+        ("tasks that are text", items(tasks=["task"])),
+    ),
     Case("a task without an id", "tasks", other_id("../x"), "document"),
-    Case("tasks that are text", "tasks", items(tasks=["task"])),
-    Case("a card of nothing", "card", lambda _: None, "document"),
 ]

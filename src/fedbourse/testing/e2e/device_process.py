@@ -12,7 +12,6 @@ from the standard input.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import hashlib
 import importlib
@@ -24,12 +23,14 @@ import sqlite3
 import sys
 import time
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fedbourse.testing.e2e.forks import detach, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,12 +121,6 @@ def _name(verb: str, table: str, given: Any) -> str:
     if table == "refusal":
         return f"refusal/{given[1]}/{given[2]}"
     return "enrol" if table == "market" else ""
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a file; its writer may have been killed within the last one."""
-    content = path.read_bytes() if path.exists() else b""
-    return [json.loads(line) for line in content.split(b"\n")[:-1]]
 
 
 def records(seat: int) -> tuple[Any, Any]:
@@ -234,13 +229,7 @@ def start(life: Life) -> int:
         return process
     status = 1
     try:
-        set_death_signal = 1
-        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)  # no device outlives the tests
-        with (Path(life.folder) / LOG).open("ab") as log:
-            os.dup2(log.fileno(), 2)
-        with open(os.devnull, "r+b") as nothing:
-            os.dup2(nothing.fileno(), 0)
-            os.dup2(nothing.fileno(), 1)
+        detach(Path(life.folder) / LOG)
         live(life)
         status = 0
     except BaseException:
@@ -271,11 +260,6 @@ def main() -> None:
             pid, status = os.waitpid(command["pid"], 0 if command["do"] == "kill" else os.WNOHANG)
             reply = os.waitstatus_to_exitcode(status) if pid else None
         print(json.dumps(reply), flush=True)
-
-
-def life_document(life: Life) -> dict[str, Any]:
-    """Return a life as it is sent to this script."""
-    return asdict(life)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedbourse.market.commands.access import hash_of
 from fedbourse.market.log import Event, is_intact
 from fedbourse.tasks.card import TaskCard
+from fedbourse.testing.e2e.forks import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,6 +24,10 @@ TABLES = (
     "accounts", "transfers", "payouts",
     "payout_steps", "tokens", "enrolments", "devices", "responses",
 )  # fmt: skip
+
+
+class InvariantBroken(AssertionError):
+    """The records of a market, or of a device, do not hold what was promised."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,9 @@ class Acknowledged:
 
 def read_records(database: str, payouts: Path) -> Records:
     """Read everything in one transaction."""
-    before = _lines(payouts)
+    before = read_lines(payouts)
     tables = _sqlite(database) if database.startswith("sqlite") else _postgresql(database)
-    return Records(tables, before, _lines(payouts))
+    return Records(tables, before, read_lines(payouts))
 
 
 def _sqlite(database: str) -> dict[str, list[Row]]:
@@ -83,12 +88,6 @@ def _postgresql(database: str) -> dict[str, list[Row]]:
     with psycopg.connect(database, row_factory=dict_row) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
-
-
-def _lines(path: Path) -> list[Row]:
-    """Return the whole lines of a file; its writer may have been killed within the last one."""
-    content = path.read_bytes() if path.exists() else b""
-    return [json.loads(line) for line in content.split(b"\n")[:-1]]
 
 
 def broken_invariants(records: Records) -> list[str]:

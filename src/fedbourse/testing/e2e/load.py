@@ -69,13 +69,9 @@ class Load:
         self.failures: list[BaseException] = []
         self._paying_in = threading.Lock()
         self._trade = Trade(market)
-        operator = self._trade.operator
-        self.auditor = self._with_token("auditor:kay")
-        self.buyers = [self._with_token(party) for party in BUYERS]
-        self.owners = []
-        for party, value in OWNERS.items():
-            made = operator.write("enrolment", "/v1/enrolment-tokens", {"owner": party}, name=party)
-            self.owners.append(Owner(market, party, value, made["token"]))
+        self.auditor = self._trade.client("auditor:kay")
+        self.buyers = [self._trade.client(party) for party in BUYERS]
+        self.owners = [self._trade.owner(party, value) for party, value in OWNERS.items()]
         self._threads = [
             threading.Thread(target=self._live, args=(life, who, random.Random(f"{seed} {n}")))
             for n, (life, who) in enumerate(
@@ -86,19 +82,12 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def _with_token(self, party: str) -> Client:
-        body = {"party": party, "scopes": [party.partition(":")[0]]}
-        made = self._trade.operator.write("token", "/v1/tokens", body, name=party)
-        return Client(self.market, party, self.market.connection(token=made["token"]))
-
     def end(self) -> None:
         """Let everybody finish, and close all connections."""
         self.ending.set()
         for thread in self._threads:
             thread.join()
         self._trade.close()
-        for who in (self.auditor, *self.buyers, *self.owners):
-            who.connection.close()
 
     def _live(self, life: Callable[..., None], who: Client, rng: random.Random) -> None:
         try:

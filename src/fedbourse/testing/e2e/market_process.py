@@ -20,7 +20,6 @@ a forked process as of any other.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import importlib
 import json
@@ -31,10 +30,12 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from fedbourse.testing.e2e.forks import detach, read_lines
 
 STEPS, SHIFT, LOG = "steps.jsonl", "clock-shift", "log"
 DONE = "done"
@@ -84,7 +85,7 @@ class Steps:
         path = Path(life.folder) / STEPS
         self._struck: dict[str, dict[str, int]] = defaultdict(dict)
         self._first: dict[str, str] = {}
-        for line in read_steps(path):
+        for line in read_lines(path):
             self._first.setdefault(line["step"].partition("/")[0], line["step"])
             self._struck[line["step"]][line["place"]] = len(line["writes"])
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -142,12 +143,6 @@ class Steps:
         self._struck[step.name][place] = len(step.writes)
         line = {"step": step.name, "place": place, "writes": step.writes}
         os.write(self._file, json.dumps(line).encode() + b"\n")
-
-
-def read_steps(path: Path) -> list[dict[str, Any]]:
-    """Return all strikes and all steps that were carried out, in their order."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
 
 
 def _name(write: str, given: dict[str, Any]) -> str:
@@ -212,14 +207,8 @@ def start(life: Life, routes: Any) -> tuple[int, int]:
 
 
 def _live(life: Life, tell: int, routes: Any) -> None:
-    set_death_signal = 1
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)  # no server outlives the tests
     folder = Path(life.folder)
-    with (folder / LOG).open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    with open(os.devnull, "r+b") as nothing:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(nothing.fileno(), 1)
+    detach(folder / LOG)
 
     from fedbourse.app import configuration
     from fedbourse.app import server as bootstrap_market
@@ -338,11 +327,6 @@ def main() -> None:
         print(json.dumps(reply), flush=True)
     if process:
         os.kill(process, signal.SIGKILL)
-
-
-def life_document(life: Life) -> dict[str, Any]:
-    """Return a life as it is sent to this script."""
-    return asdict(life)
 
 
 if __name__ == "__main__":

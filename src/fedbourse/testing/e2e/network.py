@@ -9,12 +9,10 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -24,14 +22,14 @@ from fedbourse.cli.verify import task_records
 from fedbourse.device import Agent
 from fedbourse.market.audit import verify_task
 from fedbourse.privacy.terms import Terms
-from fedbourse.testing.e2e import device_process
-from fedbourse.testing.e2e.device_process import LOG, STEPS, WIRE, Life, life_document, read_lines
+from fedbourse.testing.e2e.device_process import LOG, STEPS, WIRE, Life
+from fedbourse.testing.e2e.forks import Forks, read_lines
+from fedbourse.testing.e2e.invariants import InvariantBroken, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from fedbourse.protocol.connection import Connection
-    from fedbourse.testing.e2e.invariants import Records
     from fedbourse.testing.e2e.supervised import Supervised
 
 from fedbourse.testing.small_card import SMALL_CARD
@@ -50,39 +48,6 @@ CARD = SMALL_CARD | {
         "round_s": 600.0,
     },
 }
-
-
-class InvariantBroken(AssertionError):
-    """A device's records, or its market's, do not hold what was promised."""
-
-
-class Devices:
-    """Talks to the process that forks devices (``device_process``)."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, do: str, **more: Any) -> Any:
-        """Have something done, and return what came of it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-
-@contextmanager
-def devices() -> Iterator[Devices]:
-    """Run the process that forks devices; they all end with it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", device_process.__name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads should not fork
-    )
-    with process:
-        yield Devices(process)
 
 
 @dataclass
@@ -107,7 +72,7 @@ class Network:
     """A trade between processes that are struck, and started again."""
 
     def __init__(
-        self, market: Supervised, forks: Devices, *, owners: int, decliners: int = 0, **life: Any
+        self, market: Supervised, forks: Forks, *, owners: int, decliners: int = 0, **life: Any
     ) -> None:
         """Let everybody in, decliners last; nothing is traded yet."""
         self.market, self._forks, self._life = market, forks, life
@@ -165,8 +130,7 @@ class Network:
         self._patiently("post", f"/v1/tasks/{task}/open", {}, by=self.buyer)
         self.tasks.append(task)
         for device in self.devices:
-            life = {**life_document(device.life), "tasks": tuple(self.tasks)}
-            device.life, device.done = Life(**life), False
+            device.life, device.done = replace(device.life, tasks=tuple(self.tasks)), False
         return str(task)
 
     def task(self, task: str) -> dict[str, Any]:
@@ -201,7 +165,7 @@ class Network:
                 self.check()
             if not device.done:
                 device.starts, device.tasks_at_start = device.starts + 1, device.life.tasks
-                device.pid = self._forks.ask("start", life=life_document(device.life))
+                device.pid = self._forks.ask("start", life=asdict(device.life))
 
     def _ended(self, device: Supervisee, code: int) -> None:
         device.done = code == 0 and device.tasks_at_start == device.life.tasks

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +17,10 @@ import psycopg
 
 from fedbourse.errors import TooManyRequests, Unreachable
 from fedbourse.protocol.connection import Connection
-from fedbourse.testing.e2e import market_process
+from fedbourse.testing.e2e.forks import Forks, read_lines
 from fedbourse.testing.e2e.invariants import (
     Acknowledged,
+    InvariantBroken,
     Records,
     broken_invariants,
     lost,
@@ -32,8 +31,6 @@ from fedbourse.testing.e2e.market_process import (
     SHIFT,
     STEPS,
     Life,
-    life_document,
-    read_steps,
     shifted_ms,
 )
 
@@ -46,40 +43,6 @@ if TYPE_CHECKING:
 WAIT_S = 60
 TRIES = 60
 """A request is hit a few times itself, and the clock a few times while it is sent."""
-
-
-class InvariantBroken(AssertionError):
-    """The records of a market do not hold what it has promised."""
-
-
-class Launcher:
-    """Talks to the process that forks servers (``market_process``)."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, do: str, **more: Any) -> dict[str, Any]:
-        """Have something done, and return what came of it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
-        self._process.stdin.flush()
-        update: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return update
-
-
-@contextmanager
-def launcher() -> Iterator[Launcher]:
-    """Run the process that forks servers; they all end with it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", market_process.__name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads should not fork
-    )
-    with process:
-        yield Launcher(process)
 
 
 def free_port() -> int:
@@ -102,7 +65,7 @@ class Supervised:
 
     def __init__(
         self,
-        forks: Launcher,
+        forks: Forks,
         folder: Path,
         *,
         database: str | None = None,
@@ -134,7 +97,7 @@ class Supervised:
         """Start the server, again and again where it is struck while it starts."""
         while True:
             self.starts += 1
-            reply = self._forks.ask("start", life=life_document(self.life))
+            reply = self._forks.ask("start", life=asdict(self.life))
             if reply["ready"]:
                 assert self.market_key in ("", reply["ready"]["key"])
                 self.market_key = reply["ready"]["key"]
@@ -240,7 +203,7 @@ class Supervised:
 
     def strikes(self) -> list[dict[str, Any]]:
         """Return every strike, and every step that was carried out."""
-        return read_steps(self.folder / STEPS)
+        return read_lines(self.folder / STEPS)
 
 
 def _updates(server: PostgresServer) -> bool:

@@ -151,28 +151,31 @@ class Trade:
     def _seen(self, who: Client, task: str) -> dict[str, Any]:
         return self.market.patiently(lambda: task_records(who.connection, task))
 
-    def _client(self, party: str, token: str) -> Client:
-        return Client(self.market, party, self._kept(self.market.connection(token=token)))
+    def client(self, party: str) -> Client:
+        """Let somebody in with a token."""
+        return self._client(party, self._token(party)["token"])
 
-    def _kept(self, connection: Connection) -> Connection:
-        self._connections.append(connection)
-        return connection
+    def owner(self, party: str, value: float) -> Owner:
+        """Let an owner in with a device."""
+        made = self.operator.write(
+            "enrolment", "/v1/enrolment-tokens", {"owner": party}, name=party
+        )
+        owner = Owner(self.market, party, value, made["token"])
+        self._connections.append(owner.connection)
+        return owner
+
+    def _client(self, party: str, token: str) -> Client:
+        self._connections.append(self.market.connection(token=token))
+        return Client(self.market, party, self._connections[-1])
 
     def _token(self, party: str) -> dict[str, Any]:
         body = {"party": party, "scopes": [party.partition(":")[0]]}
         return self.operator.write("token", "/v1/tokens", body, name=party)
 
     def _let_in(self) -> None:
-        self.buyer = self._client(BUYER, self._token(BUYER)["token"])
-        self.auditor = self._client(AUDITOR, self._token(AUDITOR)["token"])
+        self.buyer, self.auditor = self.client(BUYER), self.client(AUDITOR)
         self.operator.delete("revoke", f"/v1/tokens/{self._token(SPARE)['id']}")
-        self.owners = []
-        for party, value in VALUES.items():
-            made = self.operator.write(
-                "enrolment", "/v1/enrolment-tokens", {"owner": party}, name=party
-            )
-            self.owners.append(Owner(self.market, party, value, made["token"]))
-            self._kept(self.owners[-1].connection)
+        self.owners = [self.owner(party, value) for party, value in VALUES.items()]
 
     def _pay_in(self) -> None:
         line = {"reference": "bank-1", "party": BUYER, "credits": "10"}
