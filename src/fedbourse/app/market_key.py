@@ -7,20 +7,16 @@ that is killed in between finds both, and goes on.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fedbourse.app.machine import only_server, sync_folder
 from fedbourse.errors import CannotWrite, InvalidFile
 from fedbourse.market.commands.key_rotation import current_key, rotate_key
+from fedbourse.market.ports import Store
 from fedbourse.market.service import Market
 from fedbourse.protocol.keys import SigningKey, key_id
+from fedbourse.protocol.rotation import Rotation
 from fedbourse.storage import SqlStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fedbourse.market.ports import Store
-    from fedbourse.protocol.rotation import Rotation
 
 KEY_FILE = "market.key"
 _NEW = "market.key.new"

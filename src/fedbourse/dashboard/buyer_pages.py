@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from fedbourse.dashboard.card_form import CHOICES, STARTS, card_in
 from fedbourse.dashboard.forms import CSRF, KEY, Form, InvalidForm
-from fedbourse.dashboard.owner_pages import Before  # noqa: TC001 - FastAPI reads it
+from fedbourse.dashboard.owner_pages import Before
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
 from fedbourse.dashboard.pages import HEADERS, LOOK, page, redirect
-from fedbourse.dashboard.what_if import predict, supposed_in
+from fedbourse.dashboard.what_if import WhatIfResult, predict, supposed_in
 from fedbourse.errors import FedbourseError
 from fedbourse.market import documents
 from fedbourse.market.commands import accounts
 from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedbourse.dashboard.what_if import WhatIfResult
-    from fedbourse.market.views import View
 
 router = APIRouter()
 Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from fedbourse.dashboard.forms import InvalidForm, read_form
+from fedbourse.dashboard.forms import Fields, InvalidForm, read_form
 from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import InvalidInput
@@ -25,9 +25,6 @@ from fedbourse.tasks.card import (
     Deadlines,
     TaskCard,
 )
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.forms import Fields
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}

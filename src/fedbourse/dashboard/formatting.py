@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import credits_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SPANS = (
     (365 * 86400, "year"),

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import hmac
 import typing
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import InvalidInput, NotAllowed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedbourse.protocol.signatures import Request
+from fedbourse.protocol.signatures import Request
 
 _KIND = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 200

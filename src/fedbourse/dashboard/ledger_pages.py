@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
@@ -17,13 +17,11 @@ from fedbourse.dashboard.pages import page, redirect
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market.commands import accounts, payouts
+from fedbourse.market.records import Entry
 from fedbourse.market.service import FUND
+from fedbourse.market.views import View
 from fedbourse.units import micro_credits
-from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from fedbourse.market.records import Entry
-    from fedbourse.market.views import View
+from fedbourse.web.paths import Account, AfterName
 
 router = APIRouter()
 ROWS = 50

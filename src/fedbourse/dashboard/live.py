@@ -6,23 +6,24 @@ itself, from records that never leave it and the model of the open round, which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContextDep, signed_in
+from fedbourse.dashboard.page_context import (
+    AuthenticatedPageContext,
+    PageContext,
+    PageContextDep,
+    signed_in,
+)
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import accuracy_of, training_of
-from fedbourse.market.records import State
-from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.records import Task
-    from fedbourse.market.views import View
+from fedbourse.market.records import State, Task
+from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,11 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from fedbourse.dashboard.formatting import FILTERS, PAYOUT_WORDS, STATE_WORDS
 from fedbourse.dashboard.forms import CSRF, KEY
+from fedbourse.dashboard.page_context import PageContext
 from fedbourse.dashboard.static_files import StaticFiles
 from fedbourse.market.log_summary import out_words
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.page_context import PageContext
 
 POLICY = (
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "

@@ -11,19 +11,16 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from starlette.responses import Response
 
 from fedbourse.errors import Unauthenticated
 from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Transaction
+from fedbourse.market.service import Market
 from fedbourse.protocol.keys import key_id
+from fedbourse.protocol.signatures import Request
 from fedbourse.web.identity import Identity, still_holds
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.service import Market
-    from fedbourse.protocol.signatures import Request
 
 LIFE_S = 12 * 3600
 _COOKIE = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\.([0-9]{1,15})\.([0-9a-f]{64})")

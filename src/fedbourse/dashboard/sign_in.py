@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.dashboard import session
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.page_context import SIGN_OUT, PageContextDep
 from fedbourse.dashboard.pages import local, page, redirect
 from fedbourse.errors import Unauthenticated
+from fedbourse.market.ports import Transaction
 from fedbourse.protocol.signatures import Request
-from fedbourse.web.identity import identify
-
-if TYPE_CHECKING:
-    from fedbourse.market.ports import Transaction
-    from fedbourse.web.identity import Identity
+from fedbourse.web.identity import Identity, identify
 
 router = APIRouter()
 

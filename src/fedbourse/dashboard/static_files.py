@@ -10,14 +10,11 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
 
 from starlette.responses import Response
 
 from fedbourse.errors import NotFound
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",

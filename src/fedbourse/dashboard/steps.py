@@ -5,32 +5,27 @@ What may happen when is said by ``market.lifecycle`` alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import Field
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.dashboard.forms import Form, InvalidForm
-from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContext, signed_in
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import documents
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.lifecycle import Command, after
-from fedbourse.market.records import State
+from fedbourse.market.records import State, Task
 from fedbourse.market.service import role_of
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import incentive
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.records import Task
-    from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Stepper = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer", "operator"))]

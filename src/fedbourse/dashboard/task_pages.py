@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.dashboard.live import live_part
 from fedbourse.dashboard.owner_pages import owner_part
-from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
+from fedbourse.dashboard.page_context import PageContextDep
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
 from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.market import documents
 from fedbourse.market.records import State
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import incentive
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 _PARTS = (steps_part, live_part, owner_part)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import page
 from fedbourse.encoding.documents import plain
 from fedbourse.errors import TooLarge
 from fedbourse.market import documents
-from fedbourse.market.audit import verify_books, verify_task
+from fedbourse.market.audit import Check, verify_books, verify_task
+from fedbourse.market.records import Entry, Task
 from fedbourse.market.service import escrow
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.market.audit import Check
-    from fedbourse.market.records import Entry, Task
-    from fedbourse.market.views import View
+from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Auditor = Annotated[AuthenticatedPageContext, Depends(signed_in("auditor", "operator"))]

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from fedbourse.dashboard.forms import Form, InvalidForm, read_form
+from fedbourse.dashboard.forms import Fields, Form, InvalidForm, read_form
 from fedbourse.errors import FedbourseError
-from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium, what_if
+from fedbourse.game import (
+    ACCURACY_MODELS,
+    Accuracy,
+    Equilibrium,
+    Training,
+    Uniform,
+    equilibrium,
+    what_if,
+)
+from fedbourse.game.columns import FloatArray
+from fedbourse.game.what_if import WhatIf
 from fedbourse.learning.models import MODELS, model_named
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.units import REWARD_MAX, REWARD_MIN
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.forms import Fields
-    from fedbourse.game import Equilibrium
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.what_if import WhatIf
 
 OWNERS_MAX = 100_000
 POINTS = 61

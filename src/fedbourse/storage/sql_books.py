@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Subquery,
     bindparam,
     case,
     func,
@@ -20,17 +22,10 @@ from sqlalchemy import (
 
 from fedbourse.errors import Conflict, InvalidTransfer, NotFound
 from fedbourse.ledger import OUTSIDE, Transfer
-from fedbourse.market.records import Entry
+from fedbourse.market.records import Entry, State
 from fedbourse.storage.schema import accounts, tasks, transfers
 from fedbourse.storage.transaction import BaseTransaction
 from fedbourse.units import MicroCredits, credits_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from sqlalchemy import Subquery
-
-    from fedbourse.market.records import State
 
 _LARGEST = 2**63 - 1
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, exists, or_, select, update
+from sqlalchemy import Row, and_, bindparam, delete, exists, or_, select, update
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.parties import EnrolledDevice, Enrolment, Token
+from fedbourse.market.parties import EnrolledDevice, Enrolment, Scope, Token
 from fedbourse.market.records import Response
 from fedbourse.protocol.rotation import Rotation
 from fedbourse.storage.identity_tables import (
@@ -20,12 +20,6 @@ from fedbourse.storage.identity_tables import (
     tokens,
 )
 from fedbourse.storage.transaction import BaseTransaction
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
-
-    from fedbourse.market.parties import Scope
-
 
 _DEVICE = select(devices).where(devices.c.id == bindparam("device"))
 _ENDED = select(ended_sessions).where(ended_sessions.c.id == bindparam("session"))

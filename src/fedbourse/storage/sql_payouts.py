@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Select, and_, func, insert, select, update
+from sqlalchemy import Row, Select, and_, func, insert, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.commands.payouts import PAYOUTS, Payout, PayoutState, PayoutStep
-from fedbourse.storage.schema import (
-    PAYOUT_IS_OPEN,
-    PAYOUT_WAITS,
-    payout_steps,
-    payouts,
-    transfers,
-)
+from fedbourse.market.ports import Lock
+from fedbourse.storage.schema import PAYOUT_IS_OPEN, PAYOUT_WAITS, payout_steps, payouts, transfers
 from fedbourse.storage.transaction import BaseTransaction
 from fedbourse.units import MicroCredits
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
-
-    from fedbourse.market.ports import Lock
 
 _STATE = list(payouts.c.keys()).index("state")
 _PROGRESS = ("state", "changed_ms", "note", "steps", "attempts", "trying", "due_ms")

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    bindparam,
-    func,
-    null,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, null, select, update
 from sqlalchemy import Update as UpdateStatement
 
 from fedbourse.errors import Conflict, NotFound

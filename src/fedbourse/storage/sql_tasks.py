@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, bindparam, func, not_, or_, select, text, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    union,
+    update,
+)
 
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
-from fedbourse.market.records import State, Task, TaskVersion, promised_micro
+from fedbourse.market.ports import Lock
+from fedbourse.market.records import State, Task, TaskOrder, TaskVersion, promised_micro
 from fedbourse.storage.schema import events, exits, interests, openings, tasks
 from fedbourse.storage.transaction import BaseTransaction, storable
 from fedbourse.tasks.card import TaskCard
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from sqlalchemy import ColumnElement, Row
-
-    from fedbourse.market.ports import Lock
-    from fedbourse.market.records import TaskOrder
 
 _VERSIONS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))

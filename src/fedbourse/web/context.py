@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from fedbourse.encoding.canonical import canonical
+from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Transaction
+from fedbourse.market.records import TaskVersion
+from fedbourse.market.service import Market
 from fedbourse.market.views import View
-from fedbourse.web.identity import confirm, still_holds
-from fedbourse.web.writes import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.requests import Request as HttpRequest
-
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import TaskVersion
-    from fedbourse.market.service import Market
-    from fedbourse.protocol.signatures import Request
-    from fedbourse.web.identity import Identity
-    from fedbourse.web.service import Service
-    from fedbourse.web.writes import WriteOutcome
+from fedbourse.protocol.signatures import Request
+from fedbourse.web.identity import Identity, confirm, still_holds
+from fedbourse.web.service import Service
+from fedbourse.web.writes import WriteOutcome, carry_out
 
 Result = TypeVar("Result")
 Params = ParamSpec("Params")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+from starlette.responses import Response
 
 from fedbourse.errors import Unauthenticated
+from fedbourse.market.ports import Transaction
 from fedbourse.protocol.keys import key_id
-from fedbourse.protocol.signatures import verify_request
+from fedbourse.protocol.signatures import Request, verify_request
 from fedbourse.web.context import write_response
 from fedbourse.web.identity import check_authority, use_nonce
+from fedbourse.web.service import Service
 from fedbourse.web.writes import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.responses import Response
-
-    from fedbourse.market.ports import Transaction
-    from fedbourse.protocol.signatures import Request
-    from fedbourse.web.service import Service
 
 
 def enrol(

@@ -6,17 +6,12 @@ import hmac
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedbourse.errors import InvalidInput, TooManyRequests, Unauthenticated
 from fedbourse.market.commands.access import hash_of
-from fedbourse.market.parties import Caller
-from fedbourse.protocol.signatures import is_signed, verify_request
-
-if TYPE_CHECKING:
-    from fedbourse.market.parties import EnrolledDevice
-    from fedbourse.market.ports import Transaction
-    from fedbourse.protocol.signatures import Request, Signature
+from fedbourse.market.parties import Caller, EnrolledDevice
+from fedbourse.market.ports import Transaction
+from fedbourse.protocol.signatures import Request, Signature, is_signed, verify_request
 
 _BEARER = re.compile(r"[Bb]earer +(fbt_[A-Za-z0-9_-]{43})")
 

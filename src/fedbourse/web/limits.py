@@ -8,20 +8,16 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import anyio
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbourse.errors import TooLarge, TooManyRequests, Unreachable
 from fedbourse.web.problems import problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from fedbourse.web.settings import Settings
+from fedbourse.web.settings import Settings
 
 _UPDATE = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/update")
 _WITH_BODY = ("POST", "PUT")

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from fedbourse.errors import InvalidInput, TooManyRequests
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log import Event
+from fedbourse.market.ports import Store
 from fedbourse.web.limits import release
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.types import Message, Receive, Scope, Send
-
-    from fedbourse.market.log import Event
-    from fedbourse.market.ports import Store
-    from fedbourse.web.settings import Settings
+from fedbourse.web.settings import Settings
 
 _BATCH = 100
 _THREADS = 4
