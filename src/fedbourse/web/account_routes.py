@@ -10,7 +10,6 @@ from fedbourse.market.commands.accounts import Deposit
 from fedbourse.market.commands.payouts import Payout
 from fedbourse.market.document_types import AccountDocument, EntryPage, PayoutPage, WithdrawalDone
 from fedbourse.units import MicroCredits
-from fedbourse.web.audit_routes import entry_page
 from fedbourse.web.bodies import DepositBody, WithdrawalBody
 from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import EITHER
@@ -39,7 +38,9 @@ def show_statement(
 ) -> Response:
     """List an account's transfers in the order of posting."""
     return context.read(
-        lambda view: entry_page(view.statement(party, after=after, limit=limit), limit)
+        lambda view: page(
+            EntryPage, view.statement(party, after=after, limit=limit), limit, "sequence"
+        )
     )
 
 

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from fedbourse.market.document_types import Balance, BalancePage, EntryPage, OwnerPage, UpdatePage
 from fedbourse.market.monitoring import MonitoringPage
-from fedbourse.market.records import Entry
 from fedbourse.market.views import View
 from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import EITHER, TOKEN
@@ -18,11 +17,6 @@ from fedbourse.web.strict_route import StrictRoute
 router = APIRouter(route_class=StrictRoute, tags=["audit"])
 _DEVICES_LIGHT = 100
 """More than this is heavy work: the noise of each device is computed."""
-
-
-def entry_page(entries: list[Entry], limit: int) -> EntryPage:
-    """Return a page of transfers."""
-    return page(EntryPage, entries, limit, "sequence")
 
 
 @router.get("/tasks/{task}/allocations", response_model=OwnerPage, openapi_extra=TOKEN)
@@ -77,4 +71,6 @@ def list_transfers(
     context: AuthenticatedDep, after: AfterEntry = 0, limit: Limit = 100
 ) -> Response:
     """List every transfer in the order of posting."""
-    return context.read(lambda view: entry_page(view.transfers(after=after, limit=limit), limit))
+    return context.read(
+        lambda view: page(EntryPage, view.transfers(after=after, limit=limit), limit, "sequence")
+    )

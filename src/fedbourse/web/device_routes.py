@@ -26,8 +26,8 @@ from fedbourse.market.records import (
 from fedbourse.market.views import View
 from fedbourse.protocol.messages import enrolment_message
 from fedbourse.web.bodies import Decision, EnrolmentBody, InterestBody, Nothing, PlanBody
+from fedbourse.web.context import enrol
 from fedbourse.web.dependencies import AuthenticatedDep, RequestDep, ServiceDep
-from fedbourse.web.enrolment import enrol
 from fedbourse.web.openapi import BYTES, DEVICE, EITHER, ROUND_REQUEST_RESPONSES
 from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait
 from fedbourse.web.strict_route import StrictRoute
