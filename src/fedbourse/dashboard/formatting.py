@@ -27,8 +27,6 @@ STATE_WORDS = {
     "completed": "the model is trained and everybody is paid",
     "cancelled": "ended early; the pay of rounds that were not closed went back to the buyer",
 }
-
-
 PAYOUT_WORDS = {
     "requested": "the market hands it over soon",
     "sent": "handed over to the market's bank",
@@ -167,15 +165,9 @@ def name_of(party: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "credits": credits,
-    "in_credits": in_credits,
-    "capital": capital,
-    "figure": figure,
-    "percent": percent,
-    "epsilon_one_record": epsilon_one_record,
-    "losses": losses,
-    "when": when,
-    "relative": relative,
-    "span": span,
-    "name_of": name_of,
+    each.__name__: each
+    for each in (
+        *(credits, in_credits, capital, figure, percent, epsilon_one_record, losses),
+        *(when, relative, span, name_of),
+    )
 }

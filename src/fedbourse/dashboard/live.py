@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from fedbourse.dashboard.page_context import (
     AuthenticatedPageContext,
-    PageContext,
     PageContextDep,
     signed_in,
 )
@@ -30,11 +29,6 @@ Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]
 ROUNDS_SHOWN = 2000
 """Of more rounds than this the last ones are drawn."""
 ROUNDS_LISTED = 30
-
-
-def live_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
-    """Return what the page of a task shows of its training."""
-    return {"live": live_of(view, task)}
 
 
 def live_of(view: View, task: Task) -> dict[str, Any]:

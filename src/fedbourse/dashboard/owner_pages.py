@@ -12,7 +12,6 @@ from fedbourse.dashboard.forms import Form
 from fedbourse.dashboard.ledger_pages import PAYOUT_ROWS
 from fedbourse.dashboard.page_context import (
     AuthenticatedPageContext,
-    PageContext,
     PageContextDep,
     signed_in,
 )
@@ -153,14 +152,6 @@ def _words(task: Task, allocation: dict[str, Any] | None, plan: dict[str, Any] |
     if task.state is State.OPEN:
         return "interested"
     return "sold nothing"
-
-
-def owner_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
-    """Return what the page of a task shows an owner of its own part."""
-    caller = context.caller
-    if caller is None or "owner" not in caller.scopes:
-        return {"own": None}
-    return {"own": own_part(view, task)}
 
 
 class Confirmed(Form):

@@ -174,15 +174,7 @@ def signed_in(*scopes: Scope) -> Callable[[PageContext], AuthenticatedPageContex
             raise Unauthenticated("this page needs you to sign in")
         if scopes:
             context.identity.caller.require(*scopes)
-        return AuthenticatedPageContext(
-            service=context.service,
-            request=context.request,
-            peer=context.peer,
-            now_ms=context.now_ms,
-            session=context.session,
-            identity=context.identity,
-            fields=context.fields,
-        )
+        return AuthenticatedPageContext(**vars(context))
 
     return authenticated
 

@@ -106,10 +106,7 @@ def _wants_json(scope: Scope) -> bool:
 
 
 def _is_problem(message: Message) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.decode("latin-1").startswith(MEDIA_TYPE)
-        for name, value in message["headers"]
-    )
+    return Headers(raw=message["headers"]).get("content-type", "").startswith(MEDIA_TYPE)
 
 
 def _phrase(status: int) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from fedbourse.dashboard.forms import Form, InvalidForm
-from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContext, signed_in
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import documents
@@ -146,9 +146,9 @@ def _pinned_fund(context: AuthenticatedPageContext, task: Task) -> Mapping[str, 
     return context.read(lambda view: view.card(task.id).fund)
 
 
-def steps_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
+def steps_part(view: View, task: Task) -> dict[str, Any]:
     """Return, for the page of a task, the steps that the visitor may take, and why not others."""
-    caller = context.caller
+    caller = view.caller
     if caller is None or not caller.scopes & {"buyer", "operator"}:
         return {"steps": []}
     try:

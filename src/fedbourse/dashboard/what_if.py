@@ -168,7 +168,7 @@ def supposed_in(fields: Fields) -> Supposed:
     except FedbourseError as error:
         errors[field_of(str(error), Supposed, "model")] = str(error)
     if errors:
-        raise InvalidForm(errors, {name: texts[0] for name, texts in fields.items()})
+        raise InvalidForm(errors, fields)
     return supposed
 
 
