@@ -53,9 +53,8 @@ def rotate_market_key(folder: Path, database_url: str) -> Rotation:
         raise InvalidFile(f"{folder} holds no {KEY_FILE}: there is no key to replace")
     with only_server(folder), SqlStore(database_url) as store:
         old, new, draft = market_key(folder, store), SigningKey.generate(), folder / _NEW
-        draft.unlink(
-            missing_ok=True
-        )  # of a rotation that was killed before the database recorded it
+        # One may be left of a rotation that was killed before the database recorded it.
+        draft.unlink(missing_ok=True)
         new.save(draft)
         with store.begin() as tx:
             rotation = rotate_key(Market(old), tx, new)

@@ -164,10 +164,7 @@ def name_of(party: str) -> str:
     return party.partition(":")[2] or party
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (
-        *(credits, in_credits, capital, figure, percent, epsilon_one_record, losses),
-        *(when, relative, span, name_of),
-    )
-}
+FILTERS: dict[str, Callable[..., Any]] = {each.__name__: each for each in (
+    credits, in_credits, capital, figure, percent, epsilon_one_record, losses, when, relative,
+    span, name_of,
+)}  # fmt: skip

@@ -11,11 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from fedbourse.dashboard.page_context import (
-    AuthenticatedPageContext,
-    PageContextDep,
-    signed_in,
-)
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContextDep, signed_in
 from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED

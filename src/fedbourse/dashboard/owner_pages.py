@@ -10,11 +10,7 @@ from starlette.responses import Response
 from fedbourse.dashboard.epsilon_table import epsilon_table
 from fedbourse.dashboard.forms import Form
 from fedbourse.dashboard.ledger_pages import PAYOUT_ROWS
-from fedbourse.dashboard.page_context import (
-    AuthenticatedPageContext,
-    PageContextDep,
-    signed_in,
-)
+from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageContextDep, signed_in
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.encoding.documents import plain
 from fedbourse.errors import Conflict, NotFound

@@ -234,11 +234,9 @@ def _best(supposed: Supposed, outcomes: WhatIf) -> float:
 def _prediction(name: str, outcomes: WhatIf, reward: float) -> Prediction:
     """Return what a model predicts for a reward, interpolated between the points of the curve."""
     at = np.log(reward), np.log(outcomes.rewards)
-    accuracy, utility = (
-        np.interp(*at, outcomes.accuracy[name]),
-        np.interp(*at, outcomes.utility[name]),
-    )
-    return Prediction(name, float(accuracy), float(utility), *outcomes.best[name])
+    accuracy = float(np.interp(*at, outcomes.accuracy[name]))
+    utility = float(np.interp(*at, outcomes.utility[name]))
+    return Prediction(name, accuracy, utility, *outcomes.best[name])
 
 
 def _earners(values: FloatArray, solution: Equilibrium) -> tuple[Earner, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -74,12 +73,7 @@ class SqlStore:
     def __enter__(self) -> SqlStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager

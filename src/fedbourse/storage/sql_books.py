@@ -73,17 +73,12 @@ class SqlBooks(BaseTransaction):
     """``market.money_ports.Books``."""
 
     def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> int:
-        """Move money, all or nothing; return how many of the transfers are new.
-
-        A transfer that was posted before with the same content does nothing; with other content,
-        or where an account would be overdrawn, it raises ``InvalidTransfer``. All accounts are
-        locked first, in the order of their names, so that two posts never wait for each other.
-        """
         by_id: dict[str, Transfer] = {}
         for transfer in transfers:
             _refuse_other_content(by_id.setdefault(transfer.id, transfer), transfer)
         if not by_id:
             return 0
+        # All are locked first, in the order of names, so that two posts never wait for each other.
         names = sorted({name for t in by_id.values() for name in (t.debit, t.credit)})
         balances = self._lock_accounts(names)
         posted = self._posted(list(by_id))

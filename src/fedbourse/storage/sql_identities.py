@@ -122,11 +122,6 @@ class SqlIdentities(BaseTransaction):
         return self._run(_ENDED, {"session": session}).first() is not None
 
     def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
-        """Reserve a caller's key; where it was used before, return the response.
-
-        Of several transactions that claim the same key at once, one goes on and the others wait
-        for its end.
-        """
         # The insert comes first: it waits for others who claim the key at the same time.
         row = {"caller": caller, "key": key, "fingerprint": fingerprint, "expires_ms": expires_ms}
         if self._add(responses, row):

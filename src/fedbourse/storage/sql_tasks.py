@@ -81,11 +81,6 @@ class SqlTasks(BaseTransaction):
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
-        """Return tasks, newest first: in these states (all if empty), those made before one.
-
-        An owner's tasks are those that it is interested in or has left. Drafts, also cancelled
-        ones, are left out, except those of the buyer ``seen_by``; None leaves all in.
-        """
         query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by))
         query = query.order_by(tasks.c.id.desc()).limit(limit)
         if buyer is not None:
@@ -161,8 +156,7 @@ class SqlTasks(BaseTransaction):
 
 
 def _event(row: Row[Any]) -> Event:
-    task, sequence, kind, at_ms, body, previous, hash = tuple(row)
-    return Event(task, sequence, kind, at_ms, json.loads(body), previous, hash)
+    return Event(**{**row._mapping, "body": json.loads(row.body)})
 
 
 def _row(task: Task) -> dict[str, Any]:
@@ -198,14 +192,9 @@ def _card(text: str) -> TaskCard:
 
 
 def _task(row: Row[Any]) -> Task:
-    return Task(
-        **{
-            **row._mapping,
-            "card": _card(row.card),
-            "state": State(row.state),
-            "totals": tuple(json.loads(row.totals)),
-        }
-    )
+    totals = tuple(json.loads(row.totals))
+    parsed = {"card": _card(row.card), "state": State(row.state), "totals": totals}
+    return Task(**{**row._mapping, **parsed})
 
 
 def _no_task(task: str) -> NotFound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from fedbourse.web.limits import release
 from fedbourse.web.settings import Settings
 
 _BATCH = 100
+_SEQUENCE = re.compile(r"-1|[0-9]{1,15}")
 _THREADS = 4
 """Streams wait for each other, and leave the threads of requests alone."""
 
@@ -32,12 +34,10 @@ def last_event(text: str | None, after: int) -> int:
     >>> last_event("41", -1)
     41
     """
-    if text is None or not text.strip():
+    number = (text or "").strip()
+    if not number:
         return after
-    number = text.strip()
-    if number == "-1":
-        return -1
-    if not (number.isascii() and number.isdigit() and len(number) <= 15):
+    if not _SEQUENCE.fullmatch(number):
         raise InvalidInput(f"Last-Event-ID must be the number of an event; found {number!a:.60}")
     return int(number)
 
