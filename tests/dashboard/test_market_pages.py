@@ -209,7 +209,7 @@ def test_files_are_those_that_are_there(client, path):
 def test_a_market_without_the_fetched_scripts_says_so(client, monkeypatch):
     assert not pages.LOOK.files.missing
     monkeypatch.setattr(static_files, "VENDOR", ("vendor/gone.js",))
-    monkeypatch.setattr(pages, "LOOK", pages._assets())
+    monkeypatch.setattr(pages, "LOOK", pages.Look())
     assert "Charts and live updates are off" in client.get("/").text
 
 

@@ -12,13 +12,13 @@ from fedbourse.protocol.connection import Connection
 from fedbourse.protocol.keys import SigningKey
 from fedbourse.web.app import create_app
 from fedbourse.web.bodies import Body
+from fedbourse.web.context import enrol
 from fedbourse.web.dependencies import (  # noqa: TC001 - FastAPI reads them
     AuthenticatedDep,
     ContextDep,
     RequestDep,
     ServiceDep,
 )
-from fedbourse.web.enrolment import enrol
 from fedbourse.web.settings import Settings
 from fedbourse.web.strict_route import StrictRoute
 from web.clients import TestClient

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import InvalidInput
 from fedbourse.market.service import Market, PayoutLimits
 from fedbourse.payments.adapters import PAYMENT_ADAPTERS
 from fedbourse.protocol.address import loopback
+from fedbourse.protocol.keys import SigningKey
 from fedbourse.units import credits_text
 from fedbourse.web.settings import Settings
-
-if TYPE_CHECKING:
-    from fedbourse.protocol.keys import SigningKey
 
 DATABASE_FILE = "market.db"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")

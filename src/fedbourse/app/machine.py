@@ -6,17 +6,12 @@ import os
 import secrets
 import socket
 import ssl
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedbourse.app.configuration import DATABASE_FILE
+from fedbourse.app.configuration import DATABASE_FILE, MarketSettings
 from fedbourse.errors import CannotWrite, Conflict, InvalidFile, InvalidInput, NotAllowed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedbourse.app.configuration import MarketSettings
 
 _LOCK, _DEMO = "serve.lock", "demo.json"
 _DEMO_TEXT = '{"demo": true, "say": "All in this folder is simulated, its money is play money."}\n'

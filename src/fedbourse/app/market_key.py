@@ -7,20 +7,16 @@ that is killed in between finds both, and goes on.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fedbourse.app.machine import only_server, sync_folder
 from fedbourse.errors import CannotWrite, InvalidFile
 from fedbourse.market.commands.key_rotation import current_key, rotate_key
+from fedbourse.market.ports import Store
 from fedbourse.market.service import Market
 from fedbourse.protocol.keys import SigningKey, key_id
+from fedbourse.protocol.rotation import Rotation
 from fedbourse.storage import SqlStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fedbourse.market.ports import Store
-    from fedbourse.protocol.rotation import Rotation
 
 KEY_FILE = "market.key"
 _NEW = "market.key.new"
@@ -57,9 +53,8 @@ def rotate_market_key(folder: Path, database_url: str) -> Rotation:
         raise InvalidFile(f"{folder} holds no {KEY_FILE}: there is no key to replace")
     with only_server(folder), SqlStore(database_url) as store:
         old, new, draft = market_key(folder, store), SigningKey.generate(), folder / _NEW
-        draft.unlink(
-            missing_ok=True
-        )  # of a rotation that was killed before the database recorded it
+        # One may be left of a rotation that was killed before the database recorded it.
+        draft.unlink(missing_ok=True)
         new.save(draft)
         with store.begin() as tx:
             rotation = rotate_key(Market(old), tx, new)

@@ -9,18 +9,14 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fedbourse.errors import FedbourseError
 from fedbourse.market.commands import payouts, scheduler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from fedbourse.market.ports import Payments, Store
-    from fedbourse.market.service import Market
+from fedbourse.market.ports import Payments, Store
+from fedbourse.market.service import Market
 
 _TICK_S = 0.25
 """How often all deadlines are checked, however many tasks wake the scheduler."""

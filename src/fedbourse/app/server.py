@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fedbourse.app.configuration import MarketSettings
 from fedbourse.app.http_server import http_server, raise_descriptor_limit, server_config
@@ -29,18 +31,12 @@ from fedbourse.app.scheduler import WakeUp, running_scheduler
 from fedbourse.dashboard.app import add_dashboard
 from fedbourse.errors import FedbourseError, LedgerMismatch
 from fedbourse.market.commands.access import issue_token
+from fedbourse.market.ports import Store
+from fedbourse.market.service import Market
 from fedbourse.payments.adapters import PAYMENT_ADAPTERS
 from fedbourse.protocol.keys import SigningKey
 from fedbourse.storage import SqlStore
 from fedbourse.web.app import create_app
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedbourse.market.ports import Store
-    from fedbourse.market.service import Market
 
 __all__ = ["MarketSettings", "Ready", "serve_market"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, FastAPI, Header
 from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from fedbourse.dashboard.buyer_pages import router as buyer
 from fedbourse.dashboard.ledger_pages import router as ledger
@@ -21,10 +22,6 @@ from fedbourse.dashboard.task_pages import router as task
 from fedbourse.dashboard.verify_pages import router as verify
 from fedbourse.web.limits import SecurityHeaders
 from fedbourse.web.problems import LastResort
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-    from starlette.responses import Response
 
 ROUTERS: tuple[APIRouter, ...] = (
     sign_in,

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from fedbourse.dashboard.card_form import CHOICES, STARTS, card_in
-from fedbourse.dashboard.forms import CSRF, KEY, Form, InvalidForm
-from fedbourse.dashboard.owner_pages import Before  # noqa: TC001 - FastAPI reads it
+from fedbourse.dashboard.forms import Form, InvalidForm, typed
+from fedbourse.dashboard.owner_pages import Before
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
 from fedbourse.dashboard.pages import HEADERS, LOOK, page, redirect
-from fedbourse.dashboard.what_if import predict, supposed_in
+from fedbourse.dashboard.what_if import WhatIfResult, predict, supposed_in
 from fedbourse.errors import FedbourseError
 from fedbourse.market import documents
 from fedbourse.market.commands import accounts
 from fedbourse.market.commands import buyer as buyer_commands
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import UNEARNED_INCENTIVES, UPFRONT_INCENTIVE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedbourse.dashboard.what_if import WhatIfResult
-    from fedbourse.market.views import View
 
 router = APIRouter()
 Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]
@@ -91,8 +87,7 @@ def deposit(context: Buyer) -> Response:
     except FedbourseError as error:
         if error.http_status >= 500:
             raise
-        typed = context.fields.get("reference", [""])[0]
-        errors, values = {"reference": str(error)}, {"reference": typed}
+        errors, values = {"reference": str(error)}, typed(context.fields)
         return _own_page(context, status=error.http_status, errors=errors, values=values)
     if done["claimed_before"]:
         return _own_page(context, claimed_ms=done["claimed_ms"], values={"reference": reference})
@@ -109,7 +104,7 @@ def new_task(context: Buyer) -> Response:
 def create(context: Buyer) -> Response:
     """Store a draft, or show what is wrong with it at its place."""
     try:
-        card = card_in(_typed(context))
+        card = card_in(context.fields)
     except InvalidForm as error:
         return _card_page(context, STARTS | error.values, errors=error.errors, status=422)
     try:
@@ -121,29 +116,23 @@ def create(context: Buyer) -> Response:
     except FedbourseError as error:
         if error.http_status >= 500:
             raise
-        typed = {name: texts[0] for name, texts in _typed(context).items()}
-        errors = {"form": str(error)}
-        return _card_page(context, STARTS | typed, errors=errors, status=error.http_status)
+        values, errors = STARTS | typed(context.fields), {"form": str(error)}
+        return _card_page(context, values, errors=errors, status=error.http_status)
     return redirect(f"/tasks/{made['task']}")
 
 
 @router.post("/buy/what-if")
 def would_buy(context: Buyer) -> Response:
     """Say what a card would buy: as a part for scripts, as the whole page for everybody else."""
-    fields = _typed(context)
     with context.at_length():
-        what_if, errors = _preview(fields)
+        what_if, errors = _preview(context.fields)
     if context.request.header("accept") != "application/json":
-        typed = {name: texts[0] for name, texts in fields.items()}
-        return _card_page(context, STARTS | typed, errors=errors, preview=(what_if, errors))
+        values = STARTS | typed(context.fields)
+        return _card_page(context, values, errors=errors, preview=(what_if, errors))
     # Not 422 for a wrong number: browsers report that status as a failure.
     template = LOOK.environment.get_template("_what_if.html")
     html = "" if what_if is None else template.render(what_if=what_if)
     return JSONResponse({"html": html, "errors": errors}, headers=HEADERS)
-
-
-def _typed(context: AuthenticatedPageContext) -> dict[str, list[str]]:
-    return {name: texts for name, texts in context.fields.items() if name not in (CSRF, KEY)}
 
 
 def _preview(fields: dict[str, list[str]]) -> tuple[WhatIfResult | None, dict[str, str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from fedbourse.dashboard.forms import InvalidForm, read_form
+from fedbourse.dashboard.forms import Fields, InvalidForm, read_form
 from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import InvalidInput
@@ -25,9 +25,6 @@ from fedbourse.tasks.card import (
     Deadlines,
     TaskCard,
 )
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.forms import Fields
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -130,40 +127,27 @@ CHOICES = {
 }
 """What the form offers where an item is chosen by name."""
 STARTS = {
+    name: str(field.default).removesuffix(".0")
+    for name, field in NewTask.model_fields.items()
+    if not field.is_required()
+} | {
+    "layout": "",
+    "sample": "",
     "goal": "",
     "data": "",
-    "validation": "",
-    "model": "logistic",
-    "units": "16",
     "features": "9",
     "classes": "2",
-    "scaling": "none",
-    "layout": "",
     "rounds": "50",
     "samples": "100",
     "step_size": "1",
     "clip": "1",
-    "aggregation": "precision",
-    "start_seed": "0",
-    "max_rho": "10",
-    "reward_kind": "fixed",
     "reward": "2",
     "max_reward": "20",
-    "vesting": "by-round",
-    "unearned": "fund",
-    "cost": "convex",
-    "min_budget": "0",
-    "min_total_budget": "0",
-    "min_participants": "2",
     "accuracy_value": "20",
-    "accuracy": "precision",
     "chance": "0.5",
     "ceiling": "0.9",
-    "noise": "1",
     "values_low": "1",
     "values_high": "5",
-    "owners": "1000",
-    "sample": "",
     "interest_s": "24 h",
     "plans_s": "1 h",
     "tick_s": "60 s",
@@ -176,7 +160,6 @@ STARTS = {
 
 def card_in(fields: Fields) -> TaskCard:
     """Return the card of a filled-in form, or refuse with a sentence for each wrong field."""
-    typed = {name: texts[0] for name, texts in fields.items()}
     errors: dict[str, str] = {}
     try:
         supposed_in(fields)
@@ -185,15 +168,15 @@ def card_in(fields: Fields) -> TaskCard:
     try:
         form = read_form(fields, NewTask)
     except InvalidForm as error:
-        raise InvalidForm(errors | error.errors, typed) from None
+        raise InvalidForm(errors | error.errors, fields) from None
     if form.reward_kind != "fixed" and form.max_reward is None:
         errors["max_reward"] = "this is needed where the market computes the reward"
     if form.sample is not None and form.values_high <= form.values_low:
         errors["values_high"] = f"should be above the lowest, {form.values_low:g}"
     if errors:
-        raise InvalidForm(errors, typed)
+        raise InvalidForm(errors, fields)
     try:
         return TaskCard.of(form.document())
     except InvalidInput as error:
         field = "layout" if "layout" in str(error) else field_of(str(error), NewTask, "form")
-        raise InvalidForm({field: str(error)}, typed) from None
+        raise InvalidForm({field: str(error)}, fields) from None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.units import credits_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SPANS = (
     (365 * 86400, "year"),
@@ -29,8 +27,6 @@ STATE_WORDS = {
     "completed": "the model is trained and everybody is paid",
     "cancelled": "ended early; the pay of rounds that were not closed went back to the buyer",
 }
-
-
 PAYOUT_WORDS = {
     "requested": "the market hands it over soon",
     "sent": "handed over to the market's bank",
@@ -168,16 +164,7 @@ def name_of(party: str) -> str:
     return party.partition(":")[2] or party
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    "credits": credits,
-    "in_credits": in_credits,
-    "capital": capital,
-    "figure": figure,
-    "percent": percent,
-    "epsilon_one_record": epsilon_one_record,
-    "losses": losses,
-    "when": when,
-    "relative": relative,
-    "span": span,
-    "name_of": name_of,
-}
+FILTERS: dict[str, Callable[..., Any]] = {each.__name__: each for each in (
+    credits, in_credits, capital, figure, percent, epsilon_one_record, losses, when, relative,
+    span, name_of,
+)}  # fmt: skip

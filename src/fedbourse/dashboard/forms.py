@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import hmac
 import typing
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import InvalidInput, NotAllowed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedbourse.protocol.signatures import Request
+from fedbourse.protocol.signatures import Request
 
 _KIND = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 200
@@ -41,11 +38,17 @@ AnyForm = TypeVar("AnyForm", bound=Form)
 class InvalidForm(InvalidInput):
     """A form whose fields cannot be used as they are; ``errors`` has a sentence for each."""
 
-    def __init__(self, errors: Mapping[str, str], values: Mapping[str, str]) -> None:
+    def __init__(self, errors: Mapping[str, str], fields: Fields) -> None:
         first = next(iter(errors.items()), ("form", "cannot be read"))
         super().__init__(f"{first[0].replace('_', ' ')}: {first[1]}")
         self.errors = dict(errors)
-        self.values = dict(values)
+        self.values = typed(fields)
+        """What was typed, so that the page can show it again."""
+
+
+def typed(fields: Fields) -> dict[str, str]:
+    """Return what somebody typed into each field."""
+    return {name: texts[0] for name, texts in fields.items() if name not in (CSRF, KEY)}
 
 
 def check_origin(request: Request) -> None:
@@ -89,10 +92,9 @@ def read_fields(request: Request) -> Fields:
 
 def read_form(fields: Fields, model: type[AnyForm]) -> AnyForm:
     """Return fields as a model of them, or refuse with a sentence for each that is wrong."""
-    typed = {name: values for name, values in fields.items() if name not in (CSRF, KEY)}
     content: dict[str, Any] = {}
-    for name, values in typed.items():
-        filled = [value for value in values if value.strip()]
+    for name in typed(fields):
+        filled = [value for value in fields[name] if value.strip()]
         field = model.model_fields.get(name)
         if field is not None and typing.get_origin(field.annotation) in (list, tuple):
             content[name] = filled
@@ -105,7 +107,7 @@ def read_form(fields: Fields, model: type[AnyForm]) -> AnyForm:
         for each in error.errors(include_url=False, include_input=False, include_context=False):
             name = str(each["loc"][0]) if each["loc"] else "form"
             errors.setdefault(name[:60], _sentence(each["type"], each["msg"]))
-        raise InvalidForm(errors, {name: values[0] for name, values in typed.items()}) from None
+        raise InvalidForm(errors, fields) from None
 
 
 def _sentence(kind: str, message: str) -> str:

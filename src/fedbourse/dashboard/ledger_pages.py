@@ -5,25 +5,23 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
-from fedbourse.dashboard.forms import Form, InvalidForm
+from fedbourse.dashboard.forms import Form, InvalidForm, typed
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market.commands import accounts, payouts
+from fedbourse.market.records import Entry
 from fedbourse.market.service import FUND
+from fedbourse.market.views import View
 from fedbourse.units import micro_credits
-from fedbourse.web.paths import Account, AfterName  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from fedbourse.market.records import Entry
-    from fedbourse.market.views import View
+from fedbourse.web.paths import Account, AfterName
 
 router = APIRouter()
 ROWS = 50
@@ -72,7 +70,9 @@ def withdraw(context: Mover) -> Response:
         form = context.form(WithdrawForm)
         amount = _amount(context, form)
     except InvalidForm as wrong:
-        return _statement(context, context.caller.party, errors=wrong.errors, values=wrong.values)
+        return _withdraw_again(context, wrong.errors)
+    except InvalidInput as error:
+        return _withdraw_again(context, {"amount": str(error)})
     if not form.confirmed:
         balance = context.read(lambda view: view.balance())
         return page(context, "withdraw.html", form=form, amount=amount, balance=balance)
@@ -93,40 +93,27 @@ def withdraw(context: Mover) -> Response:
     except (InvalidInput, Conflict) as error:
         short = isinstance(error, InvalidTransfer)
         at = "destination" if str(error).startswith("destination") else "amount"
-        return _statement(
-            context,
-            context.caller.party,
-            errors={at: _TOO_MUCH if short else str(error)},
-            values=_typed(form),
-        )
+        return _withdraw_again(context, {at: _TOO_MUCH if short else str(error)})
     return redirect(f"/ledger/{context.caller.party}?done={made['id']}")
 
 
-def _typed(form: WithdrawForm) -> dict[str, str]:
-    return {"amount": form.amount, "destination": form.destination}
+def _withdraw_again(context: AuthenticatedPageContext, errors: dict[str, str]) -> Response:
+    return _statement(context, context.caller.party, errors=errors, values=typed(context.fields))
 
 
 def _amount(context: AuthenticatedPageContext, form: WithdrawForm) -> int:
     """Return how much is asked for, if the account holds it."""
-    typed = _typed(form)
     if not _AMOUNT.fullmatch(form.amount):
-        raise InvalidForm(
-            {
-                "amount": "this must be a whole or decimal number of credits, such as 1250.5 or "
-                f"1,250.5; found {form.amount:.30}"
-            },
-            typed,
+        raise InvalidInput(
+            "this must be a whole or decimal number of credits, such as 1250.5 or 1,250.5; "
+            f"found {form.amount:.30}"
         )
-    try:
-        amount = micro_credits(form.amount.replace(",", ""))
-    except InvalidInput as error:
-        raise InvalidForm({"amount": str(error)}, typed) from None
-    held = context.read(lambda view: view.balance())
+    amount = micro_credits(form.amount.replace(",", ""))
     if amount <= 0:
-        raise InvalidForm({"amount": "this must be above 0"}, typed)
+        raise InvalidInput("this must be above 0")
     # A confirmed one is refused by the books themselves, or gets its first response again.
-    if amount > held and not form.confirmed:
-        raise InvalidForm({"amount": _TOO_MUCH}, typed)
+    if not form.confirmed and amount > context.read(lambda view: view.balance()):
+        raise InvalidInput(_TOO_MUCH)
     return amount
 
 

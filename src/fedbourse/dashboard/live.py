@@ -6,7 +6,7 @@ itself, from records that never leave it and the model of the open round, which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
@@ -16,24 +16,15 @@ from fedbourse.dashboard.pages import HEADERS, page
 from fedbourse.market import documents
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import accuracy_of, training_of
-from fedbourse.market.records import State
-from fedbourse.web.paths import TaskId  # noqa: TC001 - FastAPI reads it
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.records import Task
-    from fedbourse.market.views import View
+from fedbourse.market.records import State, Task
+from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Buyer = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer"))]
 ROUNDS_SHOWN = 2000
 """Of more rounds than this the last ones are drawn."""
 ROUNDS_LISTED = 30
-
-
-def live_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
-    """Return what the page of a task shows of its training."""
-    return {"live": live_of(view, task)}
 
 
 def live_of(view: View, task: Task) -> dict[str, Any]:

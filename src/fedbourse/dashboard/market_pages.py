@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
-from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
+from fedbourse.dashboard.page_context import PageContextDep
 from fedbourse.dashboard.pages import page
 from fedbourse.market.records import State, TaskOrder
-
-if TYPE_CHECKING:
-    from fedbourse.market.views import View
-
+from fedbourse.market.views import View
 
 router = APIRouter()
 ROWS = 20

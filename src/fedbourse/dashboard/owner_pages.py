@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
 from fedbourse.dashboard.epsilon_table import epsilon_table
 from fedbourse.dashboard.forms import Form
@@ -15,19 +15,15 @@ from fedbourse.dashboard.pages import page, redirect
 from fedbourse.encoding.documents import plain
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.document_types import TaskDocument
 from fedbourse.market.lifecycle import ENDED, LIFE, Command
 from fedbourse.market.offers import likely_reward
-from fedbourse.market.records import State
+from fedbourse.market.records import ExitReason, State, Task
+from fedbourse.market.views import View
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.tasks.incentives import incentive
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT
 from fedbourse.web.paths import TASK, TaskId
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.document_types import TaskDocument
-    from fedbourse.market.records import ExitReason, Task
-    from fedbourse.market.views import View
 
 router = APIRouter()
 Owner = Annotated[AuthenticatedPageContext, Depends(signed_in("owner"))]
@@ -152,14 +148,6 @@ def _words(task: Task, allocation: dict[str, Any] | None, plan: dict[str, Any] |
     if task.state is State.OPEN:
         return "interested"
     return "sold nothing"
-
-
-def owner_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
-    """Return what the page of a task shows an owner of its own part."""
-    caller = context.caller
-    if caller is None or "owner" not in caller.scopes:
-        return {"own": None}
-    return {"own": own_part(view, task)}
 
 
 class Confirmed(Form):

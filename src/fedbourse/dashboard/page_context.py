@@ -8,32 +8,29 @@ A request that writes has passed the checks of origin and CSRF before the route 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
-from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.requests import Request as HttpRequest
 
 from fedbourse.dashboard import forms, session
 from fedbourse.dashboard.forms import KEY, AnyForm, Fields
+from fedbourse.dashboard.session import Session
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import InvalidInput, TooManyRequests, Unauthenticated
-from fedbourse.protocol.signatures import Request  # noqa: TC001 - as above
-from fedbourse.web.dependencies import RequestDep, ServiceDep  # noqa: TC001 - as above
+from fedbourse.market.parties import Caller, Scope
+from fedbourse.market.ports import Transaction
+from fedbourse.market.service import Market
+from fedbourse.market.views import View
+from fedbourse.protocol.signatures import Request
+from fedbourse.web.dependencies import RequestDep, ServiceDep
 from fedbourse.web.identity import Identity, confirm
 from fedbourse.web.limits import peer_of
-from fedbourse.web.service import Service  # noqa: TC001 - as above
+from fedbourse.web.service import Service
 from fedbourse.web.writes import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from fedbourse.dashboard.session import Session
-    from fedbourse.market.parties import Caller, Scope
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.service import Market
-    from fedbourse.market.views import View
 
 Result = TypeVar("Result")
 SIGN_OUT = "/sign-out"
@@ -177,15 +174,7 @@ def signed_in(*scopes: Scope) -> Callable[[PageContext], AuthenticatedPageContex
             raise Unauthenticated("this page needs you to sign in")
         if scopes:
             context.identity.caller.require(*scopes)
-        return AuthenticatedPageContext(
-            service=context.service,
-            request=context.request,
-            peer=context.peer,
-            now_ms=context.now_ms,
-            session=context.session,
-            identity=context.identity,
-            fields=context.fields,
-        )
+        return AuthenticatedPageContext(**vars(context))
 
     return authenticated
 

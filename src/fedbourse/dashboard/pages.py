@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,11 +12,9 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from fedbourse.dashboard.formatting import FILTERS, PAYOUT_WORDS, STATE_WORDS
 from fedbourse.dashboard.forms import CSRF, KEY
+from fedbourse.dashboard.page_context import PageContext
 from fedbourse.dashboard.static_files import StaticFiles
 from fedbourse.market.log_summary import out_words
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.page_context import PageContext
 
 POLICY = (
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -40,35 +37,29 @@ NAV = (
 """Names, addresses, and the scope without which a page is closed to those who are signed in."""
 
 
-@dataclass(frozen=True)
-class _Assets:
-    """What templates are made with."""
+class Look:
+    """What pages are made with: static files and templates."""
 
-    files: StaticFiles
-    environment: Environment
-
-
-def _assets() -> _Assets:
-    files = StaticFiles()
-    environment = Environment(
-        loader=PackageLoader("fedbourse.dashboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    environment.globals.update(
-        static_url=files.url,
-        has_static=files.has,
-        scripts_missing=bool(files.missing),
-        form_fields=form_fields,
-        nav=NAV,
-        state_words=STATE_WORDS,
-        payout_words=PAYOUT_WORDS,
-        out_words=out_words,
-    )
-    return _Assets(files, environment)
+    def __init__(self) -> None:
+        self.files = StaticFiles()
+        self.environment = Environment(
+            loader=PackageLoader("fedbourse.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.environment.filters.update(FILTERS)
+        self.environment.globals.update(
+            static_url=self.files.url,
+            has_static=self.files.has,
+            scripts_missing=bool(self.files.missing),
+            form_fields=form_fields,
+            nav=NAV,
+            state_words=STATE_WORDS,
+            payout_words=PAYOUT_WORDS,
+            out_words=out_words,
+        )
 
 
 def form_fields(context: PageContext) -> Markup:
@@ -81,13 +72,12 @@ def page(
     context: PageContext | None, template: str, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """Return a template as a page for a visitor, who is None where an error has no request."""
-    path = "" if context is None else context.request.path
     text = LOOK.environment.get_template(template).render(
         context=context,
         caller=None if context is None else context.caller,
         now_ms=None if context is None else context.now_ms,
         market_name="fedbourse" if context is None else context.service.settings.name,
-        path=path,
+        path="" if context is None else context.request.path,
         **values,
     )
     return HTMLResponse(text, status_code=status, headers=HEADERS)
@@ -114,4 +104,4 @@ def sign_in_address(following: str) -> str:
     return f"/sign-in?next={quote(local(following), safe='')}"
 
 
-LOOK = _assets()
+LOOK = Look()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbourse.dashboard.formatting import capital
 from fedbourse.dashboard.pages import HEADERS, page, redirect, sign_in_address
 from fedbourse.web.problems import MEDIA_TYPE
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _OURS = {name.lower().encode() for name in HEADERS} | {b"content-type", b"content-length"}
 _TITLES = {
@@ -108,10 +106,7 @@ def _wants_json(scope: Scope) -> bool:
 
 
 def _is_problem(message: Message) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.decode("latin-1").startswith(MEDIA_TYPE)
-        for name, value in message["headers"]
-    )
+    return Headers(raw=message["headers"]).get("content-type", "").startswith(MEDIA_TYPE)
 
 
 def _phrase(status: int) -> str:

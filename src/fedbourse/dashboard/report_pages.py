@@ -7,32 +7,28 @@ know, or the reader may not, is None, and ``unknown`` says so in words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter
 from markupsafe import Markup
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
-from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
+from fedbourse.dashboard.page_context import PageContext, PageContextDep
 from fedbourse.dashboard.pages import page
 from fedbourse.errors import Conflict
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log_summary import LogSummary
 from fedbourse.market.offers import predicted_accuracy
+from fedbourse.market.records import Allocation, Task
 from fedbourse.market.service import escrow
+from fedbourse.market.views import View
 from fedbourse.privacy.zcdp import DELTA, whole_owner
 from fedbourse.report import trade_body
 from fedbourse.version import __version__
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.log_summary import LogSummary
-    from fedbourse.market.records import Allocation, Task
-    from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 OWNERS_SHOWN = 200

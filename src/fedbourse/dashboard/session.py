@@ -11,19 +11,15 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from starlette.responses import Response
 
 from fedbourse.errors import Unauthenticated
-from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Transaction
+from fedbourse.market.service import Market
 from fedbourse.protocol.keys import key_id
-from fedbourse.web.identity import Identity, still_holds
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.service import Market
-    from fedbourse.protocol.signatures import Request
+from fedbourse.protocol.signatures import Request
+from fedbourse.web.identity import Identity, identify_token
 
 LIFE_S = 12 * 3600
 _COOKIE = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\.([0-9]{1,15})\.([0-9a-f]{64})")
@@ -75,15 +71,12 @@ def read_session(market: Market, request: Request, *, now_ms: int) -> Session | 
 
 def identity_of(session: Session, tx: Transaction, *, now_ms: int) -> Identity | None:
     """Return who a session belongs to; None once it has ended, or its token has."""
-    token = tx.token_with(session.token_hash)
-    if token is None or tx.has_ended(session.id):
+    if tx.has_ended(session.id):
         return None
-    identity = Identity(Caller(token.party, token.scopes), token_hash=session.token_hash)
     try:
-        still_holds(identity, tx, now_ms=now_ms)
+        return identify_token(session.token_hash, tx, now_ms=now_ms)
     except Unauthenticated:
         return None
-    return identity
 
 
 def csrf_of(market: Market, session: Session) -> str:

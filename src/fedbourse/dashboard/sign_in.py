@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.dashboard import session
+from fedbourse.dashboard.formatting import capital
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.page_context import SIGN_OUT, PageContextDep
 from fedbourse.dashboard.pages import local, page, redirect
 from fedbourse.errors import Unauthenticated
+from fedbourse.market.ports import Transaction
 from fedbourse.protocol.signatures import Request
-from fedbourse.web.identity import identify
-
-if TYPE_CHECKING:
-    from fedbourse.market.ports import Transaction
-    from fedbourse.web.identity import Identity
+from fedbourse.web.identity import Identity, identify
 
 router = APIRouter()
 
@@ -46,7 +42,9 @@ def sign_in(context: PageContextDep) -> Response:
     except InvalidForm:
         return _again(context, following, "Type or paste your token.")
     except Unauthenticated as error:
-        return _again(context, following, f"{_plain(str(error))}.")
+        malformed = str(error).startswith("the header")
+        sentence = "a token is fbt_ and 43 characters; this is not one" if malformed else str(error)
+        return _again(context, following, f"{capital(sentence)}.")
     assert identity is not None
     assert identity.token_hash is not None
     response = redirect(following)
@@ -73,9 +71,3 @@ def _identity(token: str, tx: Transaction, now_ms: int) -> Identity | None:
 
 def _again(context: PageContextDep, following: str, error: str) -> Response:
     return page(context, "sign_in.html", status=422, next=following, error=error)
-
-
-def _plain(sentence: str) -> str:
-    if sentence.startswith("the header"):
-        sentence = "a token is fbt_ and 43 characters; this is not one"
-    return sentence[:1].upper() + sentence[1:]

@@ -9,15 +9,11 @@ import gzip
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from starlette.responses import Response
 
 from fedbourse.errors import NotFound
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -50,16 +46,12 @@ class StaticFiles:
     """All files, by name."""
 
     def __init__(self) -> None:
-        self._files: dict[str, StaticFile] = {}
-        self._add(files("fedbourse.dashboard").joinpath("static"), "")
-
-    def _add(self, folder: Traversable, prefix: str) -> None:
-        for each in folder.iterdir():
-            kind = _TYPES.get(f".{each.name.rpartition('.')[2]}")
-            if each.is_dir():
-                self._add(each, f"{prefix}{each.name}/")
-            elif kind is not None:
-                self._files[prefix + each.name] = StaticFile(each.read_bytes(), kind)
+        folder = Path(__file__).with_name("static")
+        self._files = {
+            each.relative_to(folder).as_posix(): StaticFile(each.read_bytes(), _TYPES[each.suffix])
+            for each in folder.rglob("*")
+            if each.suffix in _TYPES
+        }
 
     @property
     def missing(self) -> list[str]:

@@ -5,12 +5,13 @@ What may happen when is said by ``market.lifecycle`` alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import Field
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.dashboard.forms import Form, InvalidForm
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, signed_in
@@ -20,17 +21,11 @@ from fedbourse.market import documents
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.lifecycle import Command, after
-from fedbourse.market.records import State
+from fedbourse.market.records import State, Task
 from fedbourse.market.service import role_of
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import incentive
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from fedbourse.dashboard.page_context import PageContext
-    from fedbourse.market.records import Task
-    from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Stepper = Annotated[AuthenticatedPageContext, Depends(signed_in("buyer", "operator"))]
@@ -151,9 +146,9 @@ def _pinned_fund(context: AuthenticatedPageContext, task: Task) -> Mapping[str, 
     return context.read(lambda view: view.card(task.id).fund)
 
 
-def steps_part(context: PageContext, view: View, task: Task) -> dict[str, Any]:
+def steps_part(view: View, task: Task) -> dict[str, Any]:
     """Return, for the page of a task, the steps that the visitor may take, and why not others."""
-    caller = context.caller
+    caller = view.caller
     if caller is None or not caller.scopes & {"buyer", "operator"}:
         return {"steps": []}
     try:

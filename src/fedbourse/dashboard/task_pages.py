@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
-from fedbourse.dashboard.live import live_part
-from fedbourse.dashboard.owner_pages import owner_part
-from fedbourse.dashboard.page_context import PageContextDep  # noqa: TC001 - as above
+from fedbourse.dashboard.live import live_of
+from fedbourse.dashboard.owner_pages import own_part
+from fedbourse.dashboard.page_context import PageContextDep
 from fedbourse.dashboard.pages import page
 from fedbourse.dashboard.steps import steps_part
 from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.market import documents
 from fedbourse.market.records import State
+from fedbourse.market.views import View
 from fedbourse.tasks.incentives import incentive
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
-_PARTS = (steps_part, live_part, owner_part)
-"""What is read in the transaction of the page, each for those whom it concerns."""
 _LIFE = tuple(state for state in State if state is not State.CANCELLED)
 
 
@@ -33,7 +29,7 @@ def task_page(context: PageContextDep, task: TaskId) -> Response:
 
     def read(view: View) -> dict[str, Any]:
         record, caller = view.task(task), view.caller
-        values = {
+        return {
             "task": vars(view.task_document(task)) | {"reward": documents.promised(record)},
             "card": record.card,
             "log": view.log(task),
@@ -41,9 +37,9 @@ def task_page(context: PageContextDep, task: TaskId) -> Response:
             "incentive": incentive(record.card),
             "mechanism": MECHANISMS.description(record.card.compensation),
             "is_buyer": caller is not None and caller.party == record.buyer,
+            "live": live_of(view, record),
+            "own": own_part(view, record) if context.may("owner") else None,
+            **steps_part(view, record),
         }
-        for part in _PARTS:
-            values |= part(context, view, record)
-        return values
 
     return page(context, "task.html", states=_LIFE, **context.read(read))

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads them
+from starlette.responses import Response
 
 from fedbourse.dashboard.page_context import AuthenticatedPageContext, SignedIn, signed_in
 from fedbourse.dashboard.pages import page
 from fedbourse.encoding.documents import plain
 from fedbourse.errors import TooLarge
 from fedbourse.market import documents
-from fedbourse.market.audit import verify_books, verify_task
+from fedbourse.market.audit import Check, verify_books, verify_task
+from fedbourse.market.records import Task
 from fedbourse.market.service import escrow
-from fedbourse.web.paths import TaskId  # noqa: TC001 - as above
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.market.audit import Check
-    from fedbourse.market.records import Entry, Task
-    from fedbourse.market.views import View
+from fedbourse.market.views import View
+from fedbourse.web.paths import TaskId
 
 router = APIRouter()
 Auditor = Annotated[AuthenticatedPageContext, Depends(signed_in("auditor", "operator"))]
 _PAGE = 10_000
+_SEQUENCE = attrgetter("sequence")
 RECORDS_MAX = 300_000
 """More than this is verified on the caller's own machine, by ``fedbourse verify``."""
 RECORDS_PER_S = 10_000
@@ -104,7 +102,10 @@ def check_books(context: Auditor) -> Response:
     def read(view: View) -> tuple[int, list[Any], list[Any]]:
         size = view.last_transfer()
         _refuse_too_many(size, "books")
-        return size, _entries(view.transfers), _balances(view)
+        entries = _all(view.transfers, 0, _SEQUENCE)
+        accounts = _all(view.accounts, "", itemgetter(0))
+        balances = [{"party": name, "balance_micro": held} for name, held in accounts]
+        return size, plain(entries), balances
 
     start = time.perf_counter()
     with context.at_length():
@@ -161,7 +162,7 @@ def _task_records(view: View, task: Task) -> dict[str, Any]:
     records: dict[str, Any] = {
         "task": documents.task_document(task),
         "card": task.card.document,
-        "events": _events(view, task),
+        "events": _all(partial(view.events, task.id), -1, _SEQUENCE),
         "updates": None,
     }
     if view.sees_all:
@@ -169,7 +170,7 @@ def _task_records(view: View, task: Task) -> dict[str, Any]:
         account = escrow(task.id)
         records |= {
             "owners": _pages(partial(view.owners, task.id, limit=_PAGE), "owners"),
-            "entries": _entries(partial(view.statement, account)),
+            "entries": _all(partial(view.statement, account), 0, _SEQUENCE),
             "escrow_micro": view.balance(account),
             "updates": {
                 number: _pages(partial(view.updates, task.id, round=number, limit=_PAGE), "updates")
@@ -198,26 +199,10 @@ def _pages(read_page: Callable[..., Any], items: str) -> list[Any]:
     return rows
 
 
-def _events(view: View, task: Task) -> list[Any]:
-    events: list[Any] = []
-    while more := view.events(task.id, after=len(events) - 1, limit=_PAGE):
-        events += more
-    return events
-
-
-def _entries(entries_after: Callable[..., list[Entry]]) -> list[Any]:
-    entries: list[Any] = []
-    after = 0
-    while more := entries_after(after=after, limit=_PAGE):
-        entries += plain(more)
-        after = more[-1].sequence
-    return entries
-
-
-def _balances(view: View) -> list[Any]:
-    balances: list[Any] = []
-    after = ""
-    while more := view.accounts(after=after, limit=_PAGE):
-        balances += [{"party": name, "balance_micro": held} for name, held in more]
-        after = more[-1][0]
-    return balances
+def _all(read_list: Callable[..., list[Any]], after: Any, place: Callable[[Any], Any]) -> list[Any]:
+    """Return the items of a list that is read in parts, from after a place on."""
+    rows: list[Any] = []
+    while more := read_list(after=after, limit=_PAGE):
+        rows += more
+        after = place(more[-1])
+    return rows

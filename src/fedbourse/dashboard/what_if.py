@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from fedbourse.dashboard.forms import Form, InvalidForm, read_form
+from fedbourse.dashboard.forms import Fields, Form, InvalidForm, read_form
 from fedbourse.errors import FedbourseError
-from fedbourse.game import ACCURACY_MODELS, Accuracy, Training, Uniform, equilibrium, what_if
+from fedbourse.game import (
+    ACCURACY_MODELS,
+    Accuracy,
+    Equilibrium,
+    Training,
+    Uniform,
+    equilibrium,
+    what_if,
+)
+from fedbourse.game.columns import FloatArray
+from fedbourse.game.what_if import WhatIf
 from fedbourse.learning.models import MODELS, model_named
 from fedbourse.privacy.noise import CLIP_MAX, CLIP_MIN
 from fedbourse.units import REWARD_MAX, REWARD_MIN
-
-if TYPE_CHECKING:
-    from fedbourse.dashboard.forms import Fields
-    from fedbourse.game import Equilibrium
-    from fedbourse.game.columns import FloatArray
-    from fedbourse.game.what_if import WhatIf
 
 OWNERS_MAX = 100_000
 POINTS = 61
@@ -164,7 +168,7 @@ def supposed_in(fields: Fields) -> Supposed:
     except FedbourseError as error:
         errors[field_of(str(error), Supposed, "model")] = str(error)
     if errors:
-        raise InvalidForm(errors, {name: texts[0] for name, texts in fields.items()})
+        raise InvalidForm(errors, fields)
     return supposed
 
 
@@ -230,11 +234,9 @@ def _best(supposed: Supposed, outcomes: WhatIf) -> float:
 def _prediction(name: str, outcomes: WhatIf, reward: float) -> Prediction:
     """Return what a model predicts for a reward, interpolated between the points of the curve."""
     at = np.log(reward), np.log(outcomes.rewards)
-    accuracy, utility = (
-        np.interp(*at, outcomes.accuracy[name]),
-        np.interp(*at, outcomes.utility[name]),
-    )
-    return Prediction(name, float(accuracy), float(utility), *outcomes.best[name])
+    accuracy = float(np.interp(*at, outcomes.accuracy[name]))
+    utility = float(np.interp(*at, outcomes.utility[name]))
+    return Prediction(name, accuracy, utility, *outcomes.best[name])
 
 
 def _earners(values: FloatArray, solution: Equilibrium) -> tuple[Earner, ...]:

@@ -13,12 +13,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from fedbourse.app.configuration import MarketSettings
 from fedbourse.app.machine import write_private
-from fedbourse.app.server import OPERATOR, serve_market
+from fedbourse.app.server import OPERATOR, Ready, serve_market
 from fedbourse.demos.market_scenes import (
     BUYER,
     FINISHED,
@@ -28,22 +31,16 @@ from fedbourse.demos.market_scenes import (
     PEOPLE,
     SCENES,
     TRAINING,
+    Person,
+    Scene,
     SimulatedHours,
     buyer_records,
 )
 from fedbourse.device import Agent, DeviceSettings
+from fedbourse.device.live_deal import Event
 from fedbourse.errors import Conflict, FedbourseError, InvalidFile
 from fedbourse.privacy.zcdp import DELTA, rho_for
 from fedbourse.protocol.connection import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedbourse.app.configuration import MarketSettings
-    from fedbourse.app.server import Ready
-    from fedbourse.demos.market_scenes import Person, Scene
-    from fedbourse.device.live_deal import Event
 
 PARTIES = {
     "buyer": BUYER,

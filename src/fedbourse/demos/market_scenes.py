@@ -6,17 +6,15 @@ A record is an hour as a watch sees it. All of it is drawn from fixed seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse.errors import InvalidData
 from fedbourse.tasks.builder import task_card
 from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
 from fedbourse.tasks.layout import Column, Layout
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 BUYER = "buyer:demo"
 LIFETIME_EPSILON = 8.0

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +21,14 @@ from fedbourse.app.machine import write_private
 from fedbourse.demos.processes import Processes
 from fedbourse.errors import CannotWrite
 from fedbourse.flower.processes import ended_by_sigterm
+from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.learning.data import load
 from fedbourse.learning.reference import majority_accuracy
+from fedbourse.learning.sources import Source
 from fedbourse.protocol.connection import Connection
 from fedbourse.tasks.builder import task_card
 from fedbourse.tasks.card import Deadlines, TaskCard
 from fedbourse.tasks.layout import Column, Layout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedbourse.game.columns import FloatArray, IntArray
-    from fedbourse.learning.sources import Source
 
 ROUNDS, SAMPLES, REWARD = 24, 1000, 0.5
 WITHIN_S = 240.0

@@ -8,14 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 from fedbourse.device.data_registry import STATE
 from fedbourse.errors import FedbourseError, Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _END_S = 10.0
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from fedbourse.market.ports import Payments
 from fedbourse.payments.manual import ManualPayments
 from fedbourse.registry import Choice, Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedbourse.market.ports import Payments
 
 PAYMENT_ADAPTERS: Registry[Callable[[Path], Payments]] = Registry(
     "payments",

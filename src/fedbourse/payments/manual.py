@@ -13,20 +13,17 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import CannotWrite, InvalidFile, InvalidInput, NotFound
 from fedbourse.market.commands.accounts import AMOUNT_MICRO_MAX
+from fedbourse.market.commands.payouts import Payout
 from fedbourse.market.parties import party
 from fedbourse.units import MicroCredits, credits_text, micro_credits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedbourse.market.commands.payouts import Payout
 
 RECEIVED, PAYOUTS = "received.jsonl", "payouts.jsonl"
 _SETTLED_NS = 2 * 10**9

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -15,9 +13,7 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.dialects import postgresql
-
-if TYPE_CHECKING:
-    from sqlalchemy.schema import SchemaItem
+from sqlalchemy.schema import SchemaItem
 
 # Every constraint has a name, so that the check at start can look for it.
 metadata = MetaData(

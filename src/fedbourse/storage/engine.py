@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 
 from fedbourse.errors import CannotWrite, InvalidInput, MissingExtra
 from fedbourse.storage.count_cache import CountCache
 from fedbourse.storage.failures import explain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Connection
-    from sqlalchemy.engine import ExceptionContext
 
 _FORM = "a database is sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
 READS = "fedbourse_reads"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import cache
-from typing import TYPE_CHECKING
 
 from sqlalchemy import (
     CheckConstraint,
+    Connection,
     ForeignKeyConstraint,
     PrimaryKeyConstraint,
     UniqueConstraint,
@@ -17,9 +17,6 @@ from sqlalchemy import (
 
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.triggers import create_statements, triggers
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _KINDS: dict[type, str] = {
     CheckConstraint: "check",

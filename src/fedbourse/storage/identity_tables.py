@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Column, Index, PrimaryKeyConstraint, Text, text
 
-from fedbourse.storage.columns import (
-    Name,
-    names,
-    numbers,
-    optional_numbers,
-    table,
-    texts,
-)
+from fedbourse.storage.columns import Name, names, numbers, optional_numbers, table, texts
 
 tokens = table(
     "tokens",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from fedbourse.errors import Unreachable
@@ -18,12 +19,6 @@ from fedbourse.storage.sql_rounds import SqlRounds
 from fedbourse.storage.sql_tasks import SqlTasks
 from fedbourse.storage.sql_trees import SqlTrees
 from fedbourse.storage.upgrade import upgrade
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-
-    from sqlalchemy import Connection, Engine
 
 
 class SqlTransaction(
@@ -78,12 +73,7 @@ class SqlStore:
     def __enter__(self) -> SqlStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager

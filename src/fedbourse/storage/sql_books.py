@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Subquery,
     bindparam,
     case,
     func,
@@ -20,17 +22,10 @@ from sqlalchemy import (
 
 from fedbourse.errors import Conflict, InvalidTransfer, NotFound
 from fedbourse.ledger import OUTSIDE, Transfer
-from fedbourse.market.records import Entry
+from fedbourse.market.records import Entry, State
 from fedbourse.storage.schema import accounts, tasks, transfers
 from fedbourse.storage.transaction import BaseTransaction
 from fedbourse.units import MicroCredits, credits_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from sqlalchemy import Subquery
-
-    from fedbourse.market.records import State
 
 _LARGEST = 2**63 - 1
 
@@ -78,17 +73,12 @@ class SqlBooks(BaseTransaction):
     """``market.money_ports.Books``."""
 
     def post(self, transfers: Sequence[Transfer], *, at_ms: int) -> int:
-        """Move money, all or nothing; return how many of the transfers are new.
-
-        A transfer that was posted before with the same content does nothing; with other content,
-        or where an account would be overdrawn, it raises ``InvalidTransfer``. All accounts are
-        locked first, in the order of their names, so that two posts never wait for each other.
-        """
         by_id: dict[str, Transfer] = {}
         for transfer in transfers:
             _refuse_other_content(by_id.setdefault(transfer.id, transfer), transfer)
         if not by_id:
             return 0
+        # All are locked first, in the order of names, so that two posts never wait for each other.
         names = sorted({name for t in by_id.values() for name in (t.debit, t.credit)})
         balances = self._lock_accounts(names)
         posted = self._posted(list(by_id))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, exists, or_, select, update
+from sqlalchemy import Row, and_, bindparam, delete, exists, or_, select, update
 
 from fedbourse.errors import Conflict, NotFound
-from fedbourse.market.parties import EnrolledDevice, Enrolment, Token
+from fedbourse.market.parties import EnrolledDevice, Enrolment, Scope, Token
 from fedbourse.market.records import Response
 from fedbourse.protocol.rotation import Rotation
 from fedbourse.storage.identity_tables import (
@@ -20,12 +20,6 @@ from fedbourse.storage.identity_tables import (
     tokens,
 )
 from fedbourse.storage.transaction import BaseTransaction
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
-
-    from fedbourse.market.parties import Scope
-
 
 _DEVICE = select(devices).where(devices.c.id == bindparam("device"))
 _ENDED = select(ended_sessions).where(ended_sessions.c.id == bindparam("session"))
@@ -128,11 +122,6 @@ class SqlIdentities(BaseTransaction):
         return self._run(_ENDED, {"session": session}).first() is not None
 
     def claim(self, caller: str, key: str, fingerprint: str, *, expires_ms: int) -> Response | None:
-        """Reserve a caller's key; where it was used before, return the response.
-
-        Of several transactions that claim the same key at once, one goes on and the others wait
-        for its end.
-        """
         # The insert comes first: it waits for others who claim the key at the same time.
         row = {"caller": caller, "key": key, "fingerprint": fingerprint, "expires_ms": expires_ms}
         if self._add(responses, row):

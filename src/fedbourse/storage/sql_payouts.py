@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Select, and_, func, insert, select, update
+from sqlalchemy import Row, Select, and_, func, insert, select, update
 
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.commands.payouts import PAYOUTS, Payout, PayoutState, PayoutStep
-from fedbourse.storage.schema import (
-    PAYOUT_IS_OPEN,
-    PAYOUT_WAITS,
-    payout_steps,
-    payouts,
-    transfers,
-)
+from fedbourse.market.ports import Lock
+from fedbourse.storage.schema import PAYOUT_IS_OPEN, PAYOUT_WAITS, payout_steps, payouts, transfers
 from fedbourse.storage.transaction import BaseTransaction
 from fedbourse.units import MicroCredits
 
-if TYPE_CHECKING:
-    from sqlalchemy import Row
-
-    from fedbourse.market.ports import Lock
-
-_STATE = list(payouts.c.keys()).index("state")
 _PROGRESS = ("state", "changed_ms", "note", "steps", "attempts", "trying", "due_ms")
 
 
@@ -52,8 +41,8 @@ class SqlPayouts(BaseTransaction):
 
     def payout_steps(self, payout: str) -> list[PayoutStep]:
         query = select(payout_steps).where(payout_steps.c.payout == payout)
-        rows = self._run(query.order_by(payout_steps.c.number)).mappings()
-        return [PayoutStep(**dict(row) | {"state": PayoutState(row["state"])}) for row in rows]
+        rows = self._run(query.order_by(payout_steps.c.number))
+        return [PayoutStep(**{**row._mapping, "state": PayoutState(row.state)}) for row in rows]
 
     def due_payouts(self, *, now_ms: int, limit: int) -> list[Payout]:
         debited = and_(
@@ -93,6 +82,4 @@ class SqlPayouts(BaseTransaction):
 
 
 def _payout(row: Row[Any]) -> Payout:
-    values = list(row)
-    values[_STATE] = PayoutState(row.state)
-    return Payout(*values)
+    return Payout(**{**row._mapping, "state": PayoutState(row.state)})

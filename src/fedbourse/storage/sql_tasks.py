@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, bindparam, func, not_, or_, select, text, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    union,
+    update,
+)
 
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import Conflict, NotFound
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.log import Event
-from fedbourse.market.records import State, Task, TaskVersion, promised_micro
+from fedbourse.market.ports import Lock
+from fedbourse.market.records import State, Task, TaskOrder, TaskVersion, promised_micro
 from fedbourse.storage.schema import events, exits, interests, openings, tasks
 from fedbourse.storage.transaction import BaseTransaction, storable
 from fedbourse.tasks.card import TaskCard
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from sqlalchemy import ColumnElement, Row
-
-    from fedbourse.market.ports import Lock
-    from fedbourse.market.records import TaskOrder
 
 _VERSIONS = select(tasks.c.id, tasks.c.state, tasks.c.last_sequence, tasks.c.round).where(
     tasks.c.id.in_(bindparam("ids", expanding=True))
@@ -75,11 +81,6 @@ class SqlTasks(BaseTransaction):
         before: str | None = None,
         limit: int,
     ) -> list[Task]:
-        """Return tasks, newest first: in these states (all if empty), those made before one.
-
-        An owner's tasks are those that it is interested in or has left. Drafts, also cancelled
-        ones, are left out, except those of the buyer ``seen_by``; None leaves all in.
-        """
         query = select(*_TASK_COLUMNS).where(*_listed(states, seen_by))
         query = query.order_by(tasks.c.id.desc()).limit(limit)
         if buyer is not None:
@@ -155,8 +156,7 @@ class SqlTasks(BaseTransaction):
 
 
 def _event(row: Row[Any]) -> Event:
-    task, sequence, kind, at_ms, body, previous, hash = tuple(row)
-    return Event(task, sequence, kind, at_ms, json.loads(body), previous, hash)
+    return Event(**{**row._mapping, "body": json.loads(row.body)})
 
 
 def _row(task: Task) -> dict[str, Any]:
@@ -192,14 +192,9 @@ def _card(text: str) -> TaskCard:
 
 
 def _task(row: Row[Any]) -> Task:
-    return Task(
-        **{
-            **row._mapping,
-            "card": _card(row.card),
-            "state": State(row.state),
-            "totals": tuple(json.loads(row.totals)),
-        }
-    )
+    totals = tuple(json.loads(row.totals))
+    parsed = {"card": _card(row.card), "state": State(row.state), "totals": totals}
+    return Task(**{**row._mapping, **parsed})
 
 
 def _no_task(task: str) -> NotFound:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, insert, select, union_all
 
+from fedbourse.market.merkle import Place
+from fedbourse.market.records import Allocation
 from fedbourse.storage.schema import allocations, nodes
 from fedbourse.storage.transaction import BaseTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from fedbourse.market.merkle import Place
-    from fedbourse.market.records import Allocation
 
 _AT_ONCE = 10_000
 _NODE = select(nodes.c.height, nodes.c.position, nodes.c.hash).where(

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, Connection, Executable, Select, Table, func
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fedbourse.errors import InvalidNumber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sqlalchemy import ColumnElement, Connection, Executable, Select, Table
-
-    from fedbourse.market.ports import Lock
-    from fedbourse.storage.engine import Database
+from fedbourse.market.ports import Lock
+from fedbourse.storage.engine import Database
 
 
 class BaseTransaction:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Connection, Dialect, Engine, inspect, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from fedbourse.errors import FedbourseError, InvalidInput
@@ -17,9 +15,6 @@ from fedbourse.storage.guards import missing
 from fedbourse.storage.migrations.env import VERSION_TABLE
 from fedbourse.storage.schema import metadata
 from fedbourse.storage.triggers import create_statements, triggers
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Dialect
 
 _MIGRATIONS = "fedbourse.storage:migrations"
 _BEFORE_THE_FIRST_RELEASE = ("0001", "0002", "1000")

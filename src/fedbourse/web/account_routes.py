@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.market.commands import accounts, payouts
 from fedbourse.market.commands.accounts import Deposit
+from fedbourse.market.commands.payouts import Payout
 from fedbourse.market.document_types import AccountDocument, EntryPage, PayoutPage, WithdrawalDone
-from fedbourse.web.audit_routes import entry_page
-from fedbourse.web.bodies import DepositBody, WithdrawalBody  # noqa: TC001 - FastAPI reads them
-from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - as above
+from fedbourse.units import MicroCredits
+from fedbourse.web.bodies import DepositBody, WithdrawalBody
+from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import EITHER
 from fedbourse.web.paging import page
-from fedbourse.web.paths import (  # noqa: TC001 - as above
-    Account,
-    AfterEntry,
-    BeforePayout,
-    Limit,
-)
+from fedbourse.web.paths import Account, AfterEntry, BeforePayout, Limit
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from fedbourse.market.commands.payouts import Payout
-    from fedbourse.units import MicroCredits
 
 router = APIRouter(route_class=StrictRoute, tags=["accounts"])
 
@@ -48,7 +38,9 @@ def show_statement(
 ) -> Response:
     """List an account's transfers in the order of posting."""
     return context.read(
-        lambda view: entry_page(view.statement(party, after=after, limit=limit), limit)
+        lambda view: page(
+            EntryPage, view.statement(party, after=after, limit=limit), limit, "sequence"
+        )
     )
 
 

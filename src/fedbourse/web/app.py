@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from fedbourse.market.ports import Payments, Store
+from fedbourse.market.service import Market
 from fedbourse.version import __version__
 from fedbourse.web.account_routes import router as accounts
 from fedbourse.web.audit_routes import router as audit
@@ -25,10 +26,6 @@ from fedbourse.web.settings import Settings
 from fedbourse.web.signed_heads import SignedHeads
 from fedbourse.web.stream import Streams
 from fedbourse.web.task_routes import router as tasks
-
-if TYPE_CHECKING:
-    from fedbourse.market.ports import Payments, Store
-    from fedbourse.market.service import Market
 
 ROUTERS = (public, tasks, device, accounts, audit, operator)
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.market.document_types import Balance, BalancePage, EntryPage, OwnerPage, UpdatePage
 from fedbourse.market.evidence_report import KeptRound
 from fedbourse.market.monitoring import MonitoringPage
-from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - FastAPI reads it
+from fedbourse.market.views import View
+from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import EITHER, TOKEN
 from fedbourse.web.paging import page
-from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterEntry, AfterName, Limit, RoundNumber, TaskId
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from fedbourse.market.records import Entry
-    from fedbourse.market.views import View
 
 router = APIRouter(route_class=StrictRoute, tags=["audit"])
 _DEVICES_LIGHT = 100
 """More than this is heavy work: the noise of each device is computed."""
-
-
-def entry_page(entries: list[Entry], limit: int) -> EntryPage:
-    """Return a page of transfers."""
-    return page(EntryPage, entries, limit, "sequence")
 
 
 @router.get("/tasks/{task}/allocations", response_model=OwnerPage, openapi_extra=TOKEN)
@@ -91,4 +81,6 @@ def list_transfers(
     context: AuthenticatedDep, after: AfterEntry = 0, limit: Limit = 100
 ) -> Response:
     """List every transfer in the order of posting."""
-    return context.read(lambda view: entry_page(view.transfers(after=after, limit=limit), limit))
+    return context.read(
+        lambda view: page(EntryPage, view.transfers(after=after, limit=limit), limit, "sequence")
+    )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedbourse.market.parties import Scope  # noqa: TC001 - pydantic reads it
+from fedbourse.market.parties import Scope
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, in hexadecimal.")]
 KeyText = Annotated[

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from fedbourse.encoding.canonical import canonical
+from fedbourse.errors import Unauthenticated
+from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Transaction
+from fedbourse.market.records import TaskVersion
+from fedbourse.market.service import Market
 from fedbourse.market.views import View
-from fedbourse.web.identity import confirm, still_holds
-from fedbourse.web.writes import carry_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.requests import Request as HttpRequest
-
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import TaskVersion
-    from fedbourse.market.service import Market
-    from fedbourse.protocol.signatures import Request
-    from fedbourse.web.identity import Identity
-    from fedbourse.web.service import Service
-    from fedbourse.web.writes import WriteOutcome
+from fedbourse.protocol.keys import key_id
+from fedbourse.protocol.signatures import Request, verify_request
+from fedbourse.web.identity import Identity, check_authority, confirm, still_holds, use_nonce
+from fedbourse.web.service import Service
+from fedbourse.web.writes import WriteOutcome, carry_out
 
 Result = TypeVar("Result")
 Params = ParamSpec("Params")
@@ -148,10 +144,39 @@ class AuthenticatedContext(RequestContext):
             scopes=self.caller.scopes,
         )
         body = canonical(reveal(json.loads(outcome.body))) if reveal else None
-        return write_response(outcome, body)
+        return _write_response(outcome, body)
 
 
-def write_response(outcome: WriteOutcome, body: bytes | None = None) -> Response:
+def enrol(
+    service: Service,
+    request: Request,
+    public_key: str,
+    command: Callable[[Transaction, str], object],
+) -> Response:
+    """Carry out the one write of a device that is not enrolled yet, and signs with a key it brings.
+
+    The command is given the id of the key's device.
+    """
+    device, now_ms = key_id(public_key), service.market.now_ms()
+    check_authority(request, service.settings.authorities)
+    if any(name.lower() == "authorization" for name, _ in request.headers):
+        raise Unauthenticated("a new device proves itself by its signature alone; send no token")
+    signature = verify_request(
+        request, lambda name: public_key if name == device else None, now_ms=now_ms
+    )
+    outcome = carry_out(
+        service.store,
+        request,
+        caller=f"device:{device}",
+        confirm=lambda tx: use_nonce(signature, tx),
+        command=lambda tx: command(tx, device),
+        now_ms=now_ms,
+        status=201,
+    )
+    return _write_response(outcome)
+
+
+def _write_response(outcome: WriteOutcome, body: bytes | None = None) -> Response:
     """Return the outcome of a write as a response, with another body where one is given."""
     return Response(
         body or outcome.body,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends
-from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.requests import Request as HttpRequest
 
 from fedbourse.errors import InvalidInput, TooManyRequests, Unauthenticated
 from fedbourse.protocol.signatures import Request

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from fedbourse.encoding.canonical import canonical
@@ -14,25 +12,25 @@ from fedbourse.market import updates
 from fedbourse.market.commands import access
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.document_types import Enrolled, Erased, Participation, Proof, SignedReceipt
-from fedbourse.market.records import Allocation, Exit, Interest, State, TickReply
-from fedbourse.protocol.messages import enrolment_message
-from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
-    Decision,
-    EnrolmentBody,
-    InterestBody,
-    Nothing,
-    PlanBody,
+from fedbourse.market.parties import EnrolledDevice
+from fedbourse.market.records import (
+    Allocation,
+    Exit,
+    Interest,
+    RefusedFor,
+    Round,
+    State,
+    TaskVersion,
+    TickReply,
 )
-from fedbourse.web.dependencies import AuthenticatedDep, RequestDep, ServiceDep  # noqa: TC001 - as above
-from fedbourse.web.enrolment import enrol
+from fedbourse.market.views import View
+from fedbourse.protocol.messages import enrolment_message
+from fedbourse.web.bodies import Decision, EnrolmentBody, InterestBody, Nothing, PlanBody
+from fedbourse.web.context import enrol
+from fedbourse.web.dependencies import AuthenticatedDep, RequestDep, ServiceDep
 from fedbourse.web.openapi import BYTES, DEVICE, EITHER, ROUND_REQUEST_RESPONSES
-from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterRound, RoundNumber, TaskId, Wait
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from fedbourse.market.parties import EnrolledDevice
-    from fedbourse.market.records import RefusedFor, Round, TaskVersion
-    from fedbourse.market.views import View
 
 router = APIRouter(route_class=StrictRoute, tags=["device"])
 

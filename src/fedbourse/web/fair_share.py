@@ -7,15 +7,11 @@ the event loop, without a thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbourse.web.limits import peer_of
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 
 _HEALTH = "/v1/health"
 """Never kept waiting: a monitor of the market may share an address with others."""

@@ -9,15 +9,11 @@ that light ones need.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from fedbourse.errors import TooManyRequests, Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedbourse.web.limits import Buckets
+from fedbourse.web.limits import Buckets
 
 
 class HeavyWork:

@@ -6,17 +6,12 @@ import hmac
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedbourse.errors import InvalidInput, TooManyRequests, Unauthenticated
 from fedbourse.market.commands.access import hash_of
-from fedbourse.market.parties import Caller
-from fedbourse.protocol.signatures import is_signed, verify_request
-
-if TYPE_CHECKING:
-    from fedbourse.market.parties import EnrolledDevice
-    from fedbourse.market.ports import Transaction
-    from fedbourse.protocol.signatures import Request, Signature
+from fedbourse.market.parties import Caller, EnrolledDevice
+from fedbourse.market.ports import Transaction
+from fedbourse.protocol.signatures import Request, Signature, is_signed, verify_request
 
 _BEARER = re.compile(r"[Bb]earer +(fbt_[A-Za-z0-9_-]{43})")
 
@@ -50,7 +45,7 @@ def identify(
     token = _BEARER.fullmatch(authorization)
     if token is None:
         raise Unauthenticated("the header authorization must be: Bearer fbt_ and 43 characters")
-    return _by_token(hash_of(token[1]), tx, now_ms)
+    return identify_token(hash_of(token[1]), tx, now_ms=now_ms)
 
 
 def confirm(identity: Identity, tx: Transaction, *, now_ms: int) -> None:
@@ -63,7 +58,7 @@ def confirm(identity: Identity, tx: Transaction, *, now_ms: int) -> None:
 def still_holds(identity: Identity, tx: Transaction, *, now_ms: int) -> None:
     """Refuse a token that has ended meanwhile, and a device that was retired."""
     if identity.token_hash is not None:
-        _by_token(identity.token_hash, tx, now_ms)
+        identify_token(identity.token_hash, tx, now_ms=now_ms)
     if identity.signature is not None and _device(tx, identity.signature.device) is None:
         raise Unauthenticated(_RETIRED)
 
@@ -149,7 +144,8 @@ def _device(tx: Transaction, device_id: str) -> EnrolledDevice | None:
     return None if device is None or device.retired_ms is not None else device
 
 
-def _by_token(hash: str, tx: Transaction, now_ms: int) -> Identity:
+def identify_token(hash: str, tx: Transaction, *, now_ms: int) -> Identity:
+    """Return who holds the token with a hash; one that has ended is refused."""
     token = tx.token_with(hash)
     if token is None or not hmac.compare_digest(token.hash, hash):
         raise Unauthenticated("the market does not know this token")

@@ -8,32 +8,29 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import anyio
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbourse.errors import TooLarge, TooManyRequests, Unreachable
 from fedbourse.web.problems import problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from fedbourse.web.settings import Settings
+from fedbourse.web.settings import Settings
 
 _UPDATE = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/update")
 _REFERENCE = re.compile(r"/v1/tasks/[^/]+/reference")
 _WITH_BODY = ("POST", "PUT")
 _KEYS_MAX = 10_000
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
-_HTTPS_HEADERS = ((b"strict-transport-security", b"max-age=31536000"),)
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+_HTTPS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 
 
 class Buckets:
@@ -189,12 +186,10 @@ class SecurityHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", []))
-                names = {name.lower() for name, _ in headers}
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
                 secure = scope["scheme"] == "https"
-                added = _HEADERS + _HTTPS_HEADERS if secure else _HEADERS
-                headers += [pair for pair in added if pair[0] not in names]
-                message = {**message, "headers": headers}
+                for name, value in (_HEADERS | _HTTPS_HEADERS if secure else _HEADERS).items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self.app(scope, receive, with_headers)
@@ -202,12 +197,8 @@ class SecurityHeaders:
 
 def _claimed(scope: Scope) -> int:
     """Return the length that a request claims; 0 where it claims no valid one."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and len(value) <= 18:
-            return int(value)
-        if name == b"content-length" and value.isdigit():
-            return 10**18
-    return 0
+    lengths = (value for name, value in scope["headers"] if name == b"content-length")
+    return next((int(value[:19]) for value in lengths if value.isdigit()), 0)
 
 
 def _signed(scope: Scope) -> bool:

@@ -9,24 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from starlette.requests import Request as HttpRequest
 
 from fedbourse.errors import TooManyRequests
+from fedbourse.market.ports import Store
+from fedbourse.market.records import TaskVersion
 from fedbourse.web.limits import release
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from starlette.requests import Request as HttpRequest
-
-    from fedbourse.market.ports import Store
-    from fedbourse.market.records import TaskVersion
-    from fedbourse.web.settings import Settings
+from fedbourse.web.settings import Settings
 
 _LOG = logging.getLogger("fedbourse.web")
 

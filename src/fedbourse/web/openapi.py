@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fedbourse.web.bodies import Body
 from fedbourse.web.problems import MEDIA_TYPE
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 PROBLEM: dict[str, Any] = {
     "type": "object",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
+from starlette.responses import Response
 
 from fedbourse.market.commands import access, payouts
 from fedbourse.market.commands.payouts import Payout
@@ -16,20 +14,13 @@ from fedbourse.market.document_types import (
     TokenMade,
     TokenPage,
 )
-from fedbourse.web.bodies import (  # noqa: TC001 - FastAPI reads them
-    EnrolmentTokenBody,
-    Nothing,
-    PayoutReturn,
-    TokenBody,
-)
-from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - as above
+from fedbourse.market.parties import Enrolment, Token
+from fedbourse.web.bodies import EnrolmentTokenBody, Nothing, PayoutReturn, TokenBody
+from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import TOKEN
 from fedbourse.web.paging import page
-from fedbourse.web.paths import AfterName, AfterPayout, Last, Limit, PayoutId, TokenId  # noqa: TC001 - as above
+from fedbourse.web.paths import AfterName, AfterPayout, Last, Limit, PayoutId, TokenId
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from fedbourse.market.parties import Enrolment, Token
 
 router = APIRouter(route_class=StrictRoute, tags=["operator"])
 

@@ -10,12 +10,16 @@ import threading
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from http.client import responses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbourse.errors import (
     CannotWrite,
@@ -31,13 +35,6 @@ from fedbourse.errors import (
     Unreachable,
 )
 from fedbourse.web.paths import FORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fastapi import FastAPI
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
 _DETAIL_MAX = 600

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence  # noqa: TC003 - read by web.shapes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header
-from starlette.requests import Request as HttpRequest  # noqa: TC002 - FastAPI reads it
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from fedbourse.encoding.canonical import canonical
@@ -21,16 +21,17 @@ from fedbourse.market.document_types import (
     TaskPage,
 )
 from fedbourse.market.lifecycle import ENDED
-from fedbourse.market.parties import Scope  # noqa: TC001 - read by web.shapes
-from fedbourse.market.records import State, version_of
+from fedbourse.market.parties import Scope
+from fedbourse.market.records import State, TaskVersion, version_of
+from fedbourse.market.views import View
 from fedbourse.protocol.messages import market_message
-from fedbourse.protocol.rotation import Rotation  # noqa: TC001 - as above
+from fedbourse.protocol.rotation import Rotation
 from fedbourse.version import __version__
-from fedbourse.web.dependencies import AuthenticatedDep, ContextDep, RequestDep, ServiceDep  # noqa: TC001 - FastAPI reads them
+from fedbourse.web.dependencies import AuthenticatedDep, ContextDep, RequestDep, ServiceDep
 from fedbourse.web.limits import peer_of
 from fedbourse.web.openapi import ANYBODY, EITHER
 from fedbourse.web.paging import page
-from fedbourse.web.paths import (  # noqa: TC001 - as above
+from fedbourse.web.paths import (
     AfterEvent,
     AfterOpening,
     Before,
@@ -40,14 +41,10 @@ from fedbourse.web.paths import (  # noqa: TC001 - as above
     TaskId,
     Wait,
 )
+from fedbourse.web.service import Service
 from fedbourse.web.signed_heads import SignedHead
 from fedbourse.web.stream import last_event
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from fedbourse.market.records import TaskVersion
-    from fedbourse.market.views import View
-    from fedbourse.web.service import Service
 
 router = APIRouter(route_class=StrictRoute)
 _TASKS_LIGHT = 100

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from fedbourse.market.lifecycle import ENDED
-
-if TYPE_CHECKING:
-    from fedbourse.market.records import Task
+from fedbourse.market.records import Task
 
 
 class ReportCache:

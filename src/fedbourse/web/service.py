@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Payments, Store
+from fedbourse.market.service import Market
 from fedbourse.market.views import View
+from fedbourse.web.heavy import HeavyWork
+from fedbourse.web.identity import ReadNonces
+from fedbourse.web.limits import Buckets
+from fedbourse.web.long_polling import LongPolls
 from fedbourse.web.report_cache import ReportCache
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Payments, Store
-    from fedbourse.market.service import Market
-    from fedbourse.web.heavy import HeavyWork
-    from fedbourse.web.identity import ReadNonces
-    from fedbourse.web.limits import Buckets
-    from fedbourse.web.long_polling import LongPolls
-    from fedbourse.web.settings import Settings
-    from fedbourse.web.signed_heads import SignedHeads
-    from fedbourse.web.stream import Streams
+from fedbourse.web.settings import Settings
+from fedbourse.web.signed_heads import SignedHeads
+from fedbourse.web.stream import Streams
 
 
 @dataclass(frozen=True)

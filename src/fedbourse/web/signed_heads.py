@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fedbourse.encoding.canonical import canonical
+from fedbourse.market.heads import Head
+from fedbourse.market.service import Market
 from fedbourse.protocol.messages import LogHead, Message, log_head_message
-
-if TYPE_CHECKING:
-    from fedbourse.market.heads import Head
-    from fedbourse.market.service import Market
 
 _FRESH_MS = 1000
 _HEADS_MAX = 1024

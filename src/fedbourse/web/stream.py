@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from fedbourse.errors import InvalidInput, TooManyRequests
 from fedbourse.market.lifecycle import ENDED
+from fedbourse.market.log import Event
+from fedbourse.market.ports import Store
 from fedbourse.web.limits import release
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.types import Message, Receive, Scope, Send
-
-    from fedbourse.market.log import Event
-    from fedbourse.market.ports import Store
-    from fedbourse.web.settings import Settings
+from fedbourse.web.settings import Settings
 
 _BATCH = 100
+_SEQUENCE = re.compile(r"-1|[0-9]{1,15}")
 _THREADS = 4
 """Streams wait for each other, and leave the threads of requests alone."""
 
@@ -36,12 +34,10 @@ def last_event(text: str | None, after: int) -> int:
     >>> last_event("41", -1)
     41
     """
-    if text is None or not text.strip():
+    number = (text or "").strip()
+    if not number:
         return after
-    number = text.strip()
-    if number == "-1":
-        return -1
-    if not (number.isascii() and number.isdigit() and len(number) <= 15):
+    if not _SEQUENCE.fullmatch(number):
         raise InvalidInput(f"Last-Event-ID must be the number of an event; found {number!a:.60}")
     return int(number)
 

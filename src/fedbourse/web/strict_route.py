@@ -5,19 +5,16 @@ A function's name is its operation's, and its response model may be a record.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.web.shapes import shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from starlette.responses import Response
 
 
 class StrictRequest(Request):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -13,22 +13,18 @@ from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.document_types import TaskDocument, TaskReport
 from fedbourse.market.evidence_report import EvidenceReport
+from fedbourse.market.parties import Caller
+from fedbourse.market.ports import Transaction
+from fedbourse.market.records import Task
+from fedbourse.market.service import Market
 from fedbourse.tasks.card import TaskCard
-from fedbourse.web.bodies import Cancellation, Nothing, Opening  # noqa: TC001 - FastAPI reads them
-from fedbourse.web.cards import CardBody  # noqa: TC001 - as above
-from fedbourse.web.context import AuthenticatedContext  # noqa: TC001 - as above
-from fedbourse.web.dependencies import AuthenticatedDep  # noqa: TC001 - as above
+from fedbourse.web.bodies import Cancellation, Nothing, Opening
+from fedbourse.web.cards import CardBody
+from fedbourse.web.context import AuthenticatedContext
+from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import BYTES, BYTES_RESPONSES, EITHER, MODEL_RESPONSES, TOKEN
-from fedbourse.web.paths import OwnersAssumed, Rewards, TaskId  # noqa: TC001 - as above
+from fedbourse.web.paths import OwnersAssumed, Rewards, TaskId
 from fedbourse.web.strict_route import StrictRoute
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fedbourse.market.parties import Caller
-    from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import Task
-    from fedbourse.market.service import Market
 
 router = APIRouter(route_class=StrictRoute, tags=["buyer"])
 

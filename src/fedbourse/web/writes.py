@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedbourse.encoding.canonical import canonical, digest
 from fedbourse.errors import Conflict, FedbourseError, InvalidInput
+from fedbourse.market.ports import Store, Transaction
 from fedbourse.market.records import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from fedbourse.market.ports import Store, Transaction
-    from fedbourse.protocol.signatures import Request
+from fedbourse.protocol.signatures import Request
 
 _RETENTION_MS = 24 * 3600 * 1000
 """How long the response to a write is stored."""
