@@ -85,7 +85,8 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     with owners(shell, market, "ann", "bob", "cat", "dan") as people:
         name = whole_trade(shell, acme, card, people)
     report = shell.json("task", "report", name, token=acme)
-    assert report["participants"] == {"offered": 0, "signed": 2, "declined": 0}
+    states = {"offered": 0, "signed": 2, "declined": 0, "dismissed": 0}
+    assert report["participants"] == states
     assert (report["out"]["struck_out"], report["restarts"]) == (1, 1)
     assert report["settlement"]["converged"]
     money = {"held": 3_000_000, "released": 0, "refunded": 0, "fund": 0, "escrow": 0}
