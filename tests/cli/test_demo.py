@@ -54,6 +54,19 @@ def test_the_default_trade_buys_a_model_worth_having(flights) -> None:
 
 
 @pytest.mark.slow
+def test_the_default_trade_shows_what_a_device_without_data_earns(flights) -> None:
+    folder, report = flights
+    without, with_evidence = report["comparison"]
+    check_comparison(report)
+    assert without["without_data_micro"] > 0.85 * report["money"]["reward_micro"]
+    assert without["accuracy"] < with_evidence["accuracy"] - 0.05
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<h2>What if a device has no data?</h2>" in page
+    assert '0<span class="badge">no data</span></td><td class="text">dismissed in round 1' in page
+    assert f"{100 * without['accuracy']:.1f} %" in page
+
+
+@pytest.mark.slow
 def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
     folder, report = flights
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -63,7 +76,7 @@ def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
     assert "@import" not in page
     assert page.count("<svg") == 3
     for owner in report["owners"]:
-        assert f"<td>{owner['owner']}</td>" in page
+        assert f"<td>{owner['owner']}<" in page
         loss = PrivacyLoss.of(owner["spent"], samples=report["card"]["samples"])
         assert f">{loss.one_record_text}</td>" in page
         assert f">{loss.whole_owner_text}</td>" in page
@@ -72,9 +85,61 @@ def test_the_page_stands_alone_and_shows_every_participant(flights) -> None:
         assert f"{100 * level:.2f}" in page
 
 
+def check_comparison(report) -> None:
+    """The device without data is paid by the paper's rule alone, and nobody gains from it."""
+    without, with_evidence = report["comparison"]
+    payment = report["owners"][0]["payment_micro"]
+    assert report["without_data"] == [report["owners"][0]["owner"]] == [0]
+    assert without["without_data_micro"] == payment
+    assert with_evidence["without_data_micro"] == 0
+    assert with_evidence["honest_micro"] == without["honest_micro"]
+    assert (without["fund_micro"], with_evidence["fund_micro"]) == (0, payment)
+    for each in report["comparison"]:
+        parts = each["without_data_micro"] + each["honest_micro"] + each["fund_micro"]
+        assert parts == report["money"]["reward_micro"]
+    assert report["accuracy"]["measured"] == with_evidence["accuracy"]
+    evidence, money = report["evidence"], report["money"]
+    assert (evidence["stands"], evidence["dismissed"]) == (True, 1)
+    assert evidence["held_micro"] == evidence["released_micro"] + evidence["forfeited_micro"]
+    assert evidence["released_micro"] == money["earned_micro"]
+    assert 0 < evidence["forfeited_micro"] <= money["fund_micro"]
+
+
+def test_a_device_without_data_is_paid_by_the_papers_rule_alone(demo, tmp_path) -> None:
+    reports, pages = [], []
+    for options in ([], ["--no-evidence"]):
+        code, out, err = demo(*SMALL, *options)
+        assert code == 0
+        reports.append(json.loads((tmp_path / "out" / "report.json").read_text()))
+        pages.append((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+        if not options:
+            assert re.search(r"the market's fund +0\.000000 +0\.\d{6}\n", out)
+            assert re.search(r"\n +0 .* 0\.000000 .* dismissed in round \d", out)
+            assert "the same trade without evidence, to compare" in err
+    assert "with evidence" not in out + err
+    with_evidence, without = reports
+    check_comparison(with_evidence)
+    (paid,) = without["comparison"]
+    assert paid == with_evidence["comparison"][0]
+    assert without["evidence"] is without["card"]["evidence"] is None
+    assert without["owners"][0]["earned_micro"] == without["owners"][0]["payment_micro"]
+    assert [page.count("<polyline") for page in pages] == [2, 1]
+    assert "The card has no evidence, so the market pays for noise." in pages[1]
+
+
+def test_a_majority_without_data_makes_evidence_void_and_is_paid(demo) -> None:
+    report = trade(demo, *SMALL, "--without-data", "3")
+    assert report["without_data"] == [owner["owner"] for owner in report["owners"]] == [0, 1, 2]
+    assert (report["evidence"]["stands"], report["evidence"]["dismissed"]) == (False, 0)
+    assert {owner["finding"]["verdict"] for owner in report["owners"]} == {"void"}
+    assert report["evidence"]["released_micro"] == report["money"]["earned_micro"] > 900_000
+    assert set(report["accuracy"]["references"]) == {"guessing the commonest class"}
+
+
 def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
-    code, out, err = demo(*SMALL)
+    code, out, err = demo(*SMALL, "--without-data", "0")
     assert code == 0
+    assert "without data" not in out
     assert "cap's rho" in out
     assert "not the ratio of two epsilons" in out
     check_epsilon_units(out)
@@ -89,7 +154,9 @@ def test_the_terminal_page_says_who_was_paid_what(demo) -> None:
 @pytest.mark.parametrize("dropout", ["0", "0.3", "1"])
 @pytest.mark.parametrize("aggregation", ["equal", "precision"])
 def test_money_is_conserved_and_budgets_are_kept(demo, dropout, aggregation) -> None:
-    report = trade(demo, *SMALL, "--dropout", dropout, "--aggregation", aggregation)
+    report = trade(
+        demo, *SMALL, "--dropout", dropout, "--aggregation", aggregation, "--without-data", "0"
+    )
     money = report["money"]
     assert money["payments_micro"] == money["reward_micro"] == 1_000_000
     assert money["earned_micro"] + money["fund_micro"] == money["reward_micro"]
@@ -125,7 +192,8 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_another(demo) -> N
 
 @pytest.mark.slow
 def test_exact_noise_differs_from_run_to_run(demo) -> None:
-    first, second = (trade(demo, *SMALL, "--noise", "exact") for _ in range(2))
+    arguments = [*SMALL, "--noise", "exact", "--no-evidence"]
+    first, second = (trade(demo, *arguments) for _ in range(2))
     assert first["owners"] == second["owners"]
     assert first["rounds"] != second["rounds"]
 
@@ -185,6 +253,8 @@ def test_other_data_and_models_trade_too(demo, tmp_path) -> None:
         (["--uniform", "5"], "--uniform must be LOW:HIGH, such as 1:5; found '5'"),
         (["--uniform", "5:1"], "5"),
         (["--dropout", "2"], "dropout must be"),
+        (["--without-data", "53"], "without_data must be fewer than the 53 owners; found 53"),
+        (["--without-data", "-1"], "without_data must be a finite number of at least 0; found -1"),
         (["--rounds", "0"], "rounds must be"),
         (["--model", "forest"], "model must be one of"),
         (["--partition", "unequal:1"], "a card fixes one number of records"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -33,6 +33,11 @@ from fedbourse.cli.output import (
 from fedbourse.privacy.loss import NOTES, PrivacyLoss
 from fedbourse.units import credits_text, number, whole_number
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.table import Table
+
 _TRADE, _TRAINING = (Group.create_ordered(name) for name in ("Trade", "Training"))
 
 
@@ -44,6 +49,8 @@ def demo(
     partition: Annotated[str | None, Parameter(group=_TRADE)] = None,
     uniform: Annotated[str, Parameter(group=_TRADE)] = "1:5",
     reward: Annotated[str, Parameter(group=_TRADE)] = "best",
+    without_data: Annotated[Whole, Parameter(group=_TRADE)] = 1,
+    evidence: Annotated[bool, Parameter(group=_TRADE)] = True,
     accuracy_value: Annotated[float, Parameter(group=_TRADE)] = 20.0,
     seed: Annotated[Whole, Parameter(group=_TRADE)] = 0,
     model: Annotated[Model, Parameter(group=_TRAINING)] = None,
@@ -89,6 +96,13 @@ def demo(
     reward
         The total reward in credits, or `best`: the best for the values that the buyer assumes, by
         the accuracy model that fits the aggregation, not calibrated.
+    without_data
+        How many of the owners have no data, act as if privacy were worth next to nothing to them,
+        and send noise alone.
+    evidence
+        Whether the market compares updates with records of the buyer's own, asks devices no more
+        whose updates do not agree, and pays them nothing. The report then also says how the same
+        trade ends without evidence; `--no-evidence` is the paper's rule alone.
     accuracy_value
         What an accuracy of 1 is worth to the buyer, in credits.
     seed
@@ -122,6 +136,8 @@ def demo(
         clip=clip,
         model=model,
         aggregation=aggregation,
+        without_data=whole_number("without_data", without_data, at_least=0),
+        evidence=evidence,
         noise=noise,
         dropout=dropout,
         cap_epsilon=cap_epsilon,
@@ -145,6 +161,8 @@ def demo(
 
 
 def _in_words(report: dict[str, Any], out: Path) -> Blocks:
+    from fedbourse.report import finding_words
+
     samples, rounds = report["card"]["samples"], report["card"]["rounds"]
     yield table(
         [
@@ -159,13 +177,24 @@ def _in_words(report: dict[str, Any], out: Path) -> Blocks:
             "earned": "{earned_micro:credits}",
             **epsilon_columns(),
             "of its\ncap's rho": "{cap_share:.1%}",
+            **({"<evidence": finding_words} if report["evidence"] else {}),
         },
     )
+    if report["comparison"] and report["without_data"]:
+        yield ""
+        yield _comparison(report)
     accuracy, money = report["accuracy"], report["money"]
     predicted = ", ".join(f"{name} {level:.1%}" for name, level in accuracy["predicted"].items())
     references = ", ".join(
         f"{level:.1%} by {name}" for name, level in accuracy["references"].items()
     )
+    evidence, held = report["evidence"], {}
+    if evidence is not None:
+        held["held"] = (
+            f"{credits_text(evidence['held_micro'])} until evidence was decided on = released "
+            f"{credits_text(evidence['released_micro'])} + forfeited to the fund "
+            f"{credits_text(evidence['forfeited_micro'])}"
+        )
     fund = f" + to the fund {credits_text(money['fund_micro'])}" if money["fund_micro"] else ""
     yield ""
     yield {
@@ -185,5 +214,48 @@ def _in_words(report: dict[str, Any], out: Path) -> Blocks:
         f"{credits_text(money['earned_micro'])} + refunded {credits_text(money['refunded_micro'])}"
         f"{fund} + in escrow {credits_text(money['escrow_micro'])}, "
         f"in {money['transfers']} transfers",
+        **held,
+        **_evidence_words(report),
         "report": out / "report.html",
     }
+
+
+def _comparison(report: dict[str, Any]) -> Table:
+    """Return who earned what by the paper's rule and with evidence."""
+    from fedbourse.report import without_data_payment
+
+    without, trades = report["without_data"], report["comparison"]
+    honest = report["participants"] - len(without)
+    share = without_data_payment(report) / report["money"]["reward_micro"]
+    rows: list[tuple[str, Callable[[Any], str]]] = [
+        (
+            f"{_named(without)} without data ({share:.0%} of the reward at settlement)",
+            lambda trade: credits_text(trade["without_data_micro"]),
+        ),
+        (f"{honest} honest owners", lambda trade: credits_text(trade["honest_micro"])),
+        ("the market's fund", lambda trade: credits_text(trade["fund_micro"])),
+        ("accuracy of the model", lambda trade: f"{trade['accuracy']:.1%}"),
+    ]
+    columns: dict[str, Any] = {"<earned": lambda row: row[0]}
+    for trade in trades:
+        head = "with evidence" if trade["evidence"] else "by the paper's rule"
+        columns[head] = lambda row, trade=trade: row[1](trade)
+    return table(rows, columns)
+
+
+def _named(owners: list[int]) -> str:
+    return f"owner {owners[0]}," if len(owners) == 1 else f"{len(owners)} owners"
+
+
+def _evidence_words(report: dict[str, Any]) -> dict[str, str]:
+    """Return what evidence found, and what it does not do for the honest owners."""
+    if report["evidence"] is None:
+        return {}
+    words = {"evidence": report["evidence"]["summary"]}
+    if report["without_data"]:
+        earned = credits_text(report["comparison"][-1]["honest_micro"])
+        words["honest"] = (
+            f"the honest owners earn {earned} in both, which is what settlement gave them: what "
+            "is not earned goes to the fund, so that nobody gains from a dismissal"
+        )
+    return words

@@ -44,6 +44,8 @@ class SimulatedOwners:
     noise: Callable[[Sequence[Terms]], Noise]
     available: Callable[[int, int], BoolArray] | None = None
     """Who of those who train is there in a round; see ``LocalEngine``."""
+    without_data: BoolArray | None = None
+    """Who of all owners has no data, and sends noise alone."""
 
 
 class SimulatedDevices:
@@ -53,6 +55,7 @@ class SimulatedDevices:
         self._embedded, self._model, self._owners = embedded, model, owners
         self._engine: LocalEngine | None = None
         self._signed: list[int] = []
+        self._remaining: BoolArray | None = None
         self._caps: list[float] = []
         self._enrolled = embedded.enrol(f"owner:{i}" for i in range(len(owners.values)))
         self.filters = [
@@ -138,6 +141,9 @@ class SimulatedDevices:
         if self._engine is None:
             self._engine = self._local_engine(task)
         with self._embedded.store.begin() as tx:
+            if task.card.evidence is not None:
+                still = {owner_number(a) for a in tx.allocations(task.id) if a.state == "signed"}
+                self._remaining = np.array([owner in still for owner in self._signed])
             model = np.frombuffer(tx.round(task.id, task.round).model, dtype="<f8")
             updates = self._engine.ask(task.round, model)
             for i, vector in zip(updates.owners.tolist(), updates.vectors, strict=True):
@@ -157,15 +163,23 @@ class SimulatedDevices:
             signed = [each for each in tx.allocations(task.id) if each.state == "signed"]
         signed.sort(key=owner_number)
         self._signed = [owner_number(each) for each in signed]
-        terms = [terms_of(task, each) for each in signed]
+        terms, numbers = [terms_of(task, each) for each in signed], np.array(self._signed)
+        without = self._owners.without_data
         return LocalEngine(
             self._model,
-            self._owners.records(np.array(self._signed, dtype=np.int64)),
+            self._owners.records(numbers),
             terms,
             self._owners.noise(terms),
             filters=[self.filters[i] for i in self._signed],
-            available=self._owners.available,
+            available=self._available,
+            without_data=None if without is None else without[numbers],
         )
+
+    def _available(self, round: int, count: int) -> BoolArray:
+        """Say who of those who signed is there in a round, and was not dismissed."""
+        remaining = np.ones(count, dtype=bool) if self._remaining is None else self._remaining
+        there = self._owners.available
+        return remaining if there is None else remaining & there(round, count)
 
     def close_unspent(self, task: Task, owner: int) -> None:
         """Give up what was reserved in a settlement that is made again."""

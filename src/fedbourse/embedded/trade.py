@@ -10,7 +10,8 @@ from fedbourse.embedded.simulated_devices import SimulatedDevices, owner_number,
 from fedbourse.errors import InvalidGame
 from fedbourse.game import regret
 from fedbourse.learning.rounds import evaluate_round
-from fedbourse.market.commands.buyer import announce, create, open_task
+from fedbourse.market.commands.buyer import announce, create, open_task, put_reference
+from fedbourse.market.evidence_report import evidence_report
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.offers import micro_credits_of
 from fedbourse.market.parties import Caller
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
     from fedbourse.tasks.card import TaskCard
 
 BUYER = Caller("buyer:demo", frozenset({"buyer"}))
+_AUDITOR = Caller("auditor:demo", frozenset({"auditor"}))
 _ENTRIES_AT_ONCE = 10_000
 
 
 class EmbeddedTrade:
-    """One buyer with one task, and the devices of all who are interested in it."""
+    """One buyer with one task, and the devices of all who are interested in it.
+
+    ``reference`` is the file that the card's evidence commits to.
+    """
 
     def __init__(
         self,
@@ -45,11 +50,12 @@ class EmbeddedTrade:
         validation: Records,
         owners: SimulatedOwners,
         *,
+        reference: bytes | None = None,
         on_step: Callable[[str], None] = lambda sentence: None,
         on_round: Callable[[RoundResult], None] = lambda result: None,
     ) -> None:
         self._embedded, self._card, self._model = embedded, card, model
-        self._validation, self._owners = validation, owners
+        self._validation, self._owners, self._reference = validation, owners, reference
         self._on_step, self._on_round = on_step, on_round
         self.devices = SimulatedDevices(embedded, model, owners)
         self._rounds: list[RoundResult] = []
@@ -77,6 +83,8 @@ class EmbeddedTrade:
         embedded.deposit(BUYER, micro_credits_of(card.reserve))
         with embedded.store.begin() as tx:
             draft = create(embedded.market, tx, BUYER, card)
+            if self._reference is not None:
+                put_reference(embedded.market, tx, BUYER, draft.id, content=self._reference)
             task = open_task(embedded.market, tx, BUYER, draft.id)
         self.devices.register(task)
         self._on_step(f"{len(self.devices)} owners are interested; none is asked for its value")
@@ -150,6 +158,7 @@ class EmbeddedTrade:
         with self._embedded.store.read() as tx:
             signed = [each for each in tx.allocations(task.id) if each.trained]
             earned = {each.owner: tx.balance(each.owner) for each in signed}
+            evidence = evidence_report(tx, _AUDITOR, task.id) if task.card.evidence else None
         participants = [
             Participant(
                 owner=owner_number(each),
@@ -177,6 +186,7 @@ class EmbeddedTrade:
             declined=tuple(self.devices.declined),
             parameters=self._parameters(task),
             rounds=tuple(self._rounds),
+            evidence=evidence,
             transfers=tuple(self._entries()),
         )
 

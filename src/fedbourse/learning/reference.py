@@ -41,8 +41,10 @@ class Pilot:
     """The accuracy of guessing."""
     ceiling: float
     """The accuracy without noise."""
+    training: Records
+    """The half of the records that it learned from."""
     validation: Records
-    """The half of the records that both were measured on."""
+    """The other half, which both were measured on."""
 
 
 def pilot(own: Records, *, seed: int) -> Pilot:
@@ -57,7 +59,7 @@ def pilot(own: Records, *, seed: int) -> Pilot:
             f"a pilot on {len(own)} records finds nothing to learn: {ceiling:.1%} without privacy, "
             f"{chance:.1%} by guessing"
         )
-    return Pilot(chance, ceiling, validation)
+    return Pilot(chance, ceiling, training, validation)
 
 
 def majority_accuracy(records: Records) -> float:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.records import Scaling
     from fedbourse.learning.rounds import RoundResult
+    from fedbourse.market.evidence_report import EvidenceReport
     from fedbourse.market.records import Entry, Task
     from fedbourse.privacy.terms import Terms
     from fedbourse.units import MicroCredits
@@ -57,6 +58,8 @@ class Trade:
     rounds: tuple[RoundResult, ...]
     transfers: tuple[Entry, ...]
     """All entries of the market's books."""
+    evidence: EvidenceReport | None = None
+    """What evidence found, where the card has it."""
 
 
 def trade_report(
@@ -100,7 +103,8 @@ def trade_report(
             "predicted": _predicted(trade, budgets),
             "references": dict(references),
         },
-        "money": _money(trade),
+        "money": trade_money(trade),
+        "evidence": None if trade.evidence is None else _evidence(trade, trade.evidence),
         "transfers": _transfers(trade),
     }
 
@@ -108,6 +112,7 @@ def trade_report(
 def _owners(trade: Trade, budgets: FloatArray) -> list[dict[str, Any]]:
     """Return what each participant sold, spent and earned."""
     epsilons = epsilon(rho=budgets, delta=DELTA).tolist()
+    findings = _findings(trade.evidence) if trade.evidence else {}
     return [
         {
             "owner": each.owner,
@@ -121,9 +126,25 @@ def _owners(trade: Trade, budgets: FloatArray) -> list[dict[str, Any]]:
             "spent_epsilon": epsilon(rho=each.spent, delta=DELTA) if each.spent else 0.0,
             "lifetime_cap": each.lifetime_cap,
             "cap_share": each.spent / each.lifetime_cap,
+            "finding": findings.get(f"owner:{each.owner}"),
         }
         for each, sold in zip(trade.participants, epsilons, strict=True)
     ]
+
+
+def _findings(evidence: EvidenceReport) -> dict[str, dict[str, Any]]:
+    """Return what each owner's updates showed in the last block in which it was asked."""
+    stands = {each.block: each.stands for each in evidence.blocks}
+    return {
+        each.owner: {
+            "verdict": "void"
+            if each.verdict == "dismissed" and not stands.get(each.block)
+            else each.verdict,
+            "score": each.score,
+            "dismissed_round": each.dismissed_round,
+        }
+        for each in evidence.findings
+    }
 
 
 def _predicted(trade: Trade, budgets: FloatArray) -> dict[str, float]:
@@ -133,7 +154,27 @@ def _predicted(trade: Trade, budgets: FloatArray) -> dict[str, float]:
     return predicted_accuracy(card, budgets, owners, interested=trade.task.interested)
 
 
-def _money(trade: Trade) -> dict[str, int]:
+def _evidence(trade: Trade, evidence: EvidenceReport) -> dict[str, Any]:
+    """Return what evidence found, and what became of the pay that was held for it."""
+    blocks = f"{trade.task.id}/owner:"
+    released = sum(
+        each.amount
+        for each in trade.transfers
+        if each.id.startswith(blocks) and "/block-" in each.id
+    )
+    return {
+        "summary": evidence.summary,
+        "stands": any(each.stands for each in evidence.blocks),
+        "shown": evidence.shown,
+        "undecided": evidence.undecided,
+        "dismissed": evidence.dismissed,
+        "held_micro": released + evidence.forfeited_micro,
+        "released_micro": released,
+        "forfeited_micro": evidence.forfeited_micro,
+    }
+
+
+def trade_money(trade: Trade) -> dict[str, int]:
     """Return where the reward went, from the entries of the books alone.
 
     What escrow held beyond the reward, and gave back, is no part of it.

@@ -38,11 +38,29 @@ def accuracy_by_round(report: Mapping[str, Any]) -> Markup:
     shown, levels = _thinned(report["rounds"]), report["accuracy"]["references"]
     rounds = [each["number"] + 1 for each in shown]
     measured = [100 * each["accuracy"] for each in shown]
-    sheet = Sheet.over(rounds, [*measured, *(100 * level for level in levels.values())], whole=True)
-    parts = [sheet.axes("round", "accuracy, %"), sheet.line(rounds, measured, "chart-1")]
+    without = [100 * each for each in _without_evidence(report)]
+    ends = [100 * level for level in levels.values()]
+    sheet = Sheet.over(rounds, [*measured, *without, *ends], whole=True)
+    parts = [sheet.axes("round", "accuracy, %")]
+    if without:
+        parts.append(sheet.line(rounds, without, "chart-soft"))
+    parts.append(sheet.line(rounds, measured, "chart-1"))
     for place, (name, level) in enumerate(levels.items()):
-        parts.append(sheet.level(100 * level, name, f"chart-{place + 2}"))
+        beneath = 100 * level < measured[-1]  # where the curve is not
+        parts.append(sheet.level(100 * level, name, f"chart-{place + 2}", beneath=beneath))
     return sheet.svg("Accuracy on the buyer's own records, round by round", parts)
+
+
+def _without_evidence(report: Mapping[str, Any]) -> Numbers:
+    """Return the accuracies of the same trade without evidence, where there was one."""
+    if not report.get("evidence"):
+        return ()
+    others = [each for each in report.get("comparison", ()) if not each["evidence"]]
+    return [
+        other["accuracies"][each["number"]]
+        for other in others
+        for each in _thinned(report["rounds"])
+    ]
 
 
 def updates_by_round(report: Mapping[str, Any]) -> Markup:
@@ -139,12 +157,12 @@ class Sheet:
         curve = Markup('<polyline class="chart-line {}" points="{}" fill="none"/>')
         return curve.format(colour, points)
 
-    def level(self, y: float, name: str, colour: str) -> Markup:
-        """Draw a level line with its name above it."""
+    def level(self, y: float, name: str, colour: str, *, beneath: bool = False) -> Markup:
+        """Draw a level line with its name above or beneath it."""
         (x, height), end = self.at(self.x[0], y), WIDTH - _RIGHT
         dash = _line((x, height), (end, height), f"chart-level {colour}")
-        above = height - 5 if height > _TOP + 14 else height + 14
-        return dash + _text((end - 4, above), name, "end")
+        beneath = beneath and height < HEIGHT - _BOTTOM - 18
+        return dash + _text((end - 4, height + (14 if beneath else -5)), name, "end")
 
     def upright(self, x: float, name: str, colour: str) -> Markup:
         """Draw a vertical line with its name beside it."""

@@ -60,6 +60,26 @@ def readable(item: object) -> str:
     return str(item)
 
 
+def finding_words(owner: Mapping[str, Any]) -> str:
+    """Return what an owner's updates showed.
+
+    >>> finding_words({"finding": {"verdict": "dismissed", "dismissed_round": 0, "score": -1.4}})
+    'dismissed in round 1 (z -1.4)'
+    """
+    finding = owner["finding"]
+    if finding is None:
+        return "no updates"
+    fell = finding["dismissed_round"]
+    round = f" in round {fell + 1}" if finding["verdict"] == "dismissed" else ""
+    return f"{finding['verdict']}{round} (z {finding['score']:.1f})"
+
+
+def without_data_payment(report: Mapping[str, Any]) -> int:
+    """Return what settlement gave owners without data, in micro-credits."""
+    without = set(report["without_data"])
+    return sum(each["payment_micro"] for each in report["owners"] if each["owner"] in without)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -73,4 +93,6 @@ def _environment() -> Environment:
     environment.filters["readable"] = readable
     environment.globals["privacy_loss"] = PrivacyLoss.of
     environment.globals["notes"] = NOTES
+    environment.globals["finding"] = finding_words
+    environment.globals["without_data_payment"] = without_data_payment
     return environment

@@ -42,15 +42,17 @@ class LocalEngine:
         *,
         filters: Sequence[Filter] | None = None,
         available: Callable[[int, int], BoolArray] | None = None,
+        without_data: BoolArray | None = None,
     ) -> None:
         """Agree every owner's terms with its filter.
 
         ``filters`` are fresh ones without any other task where they are not given; ``available``
         says who of so many owners is there in a round (everybody, where it is not given).
+        ``without_data`` says who sends noise alone (nobody).
         """
         _check(model, federation, terms)
         self._model, self._federation, self._terms, self._noise = model, federation, terms, noise
-        self._available = available
+        self._available, self._without_data = available, without_data
         self.filters = filters or [Filter(MemoryStore(), lifetime_cap=t.rho) for t in terms]
         for guard, agreed in zip(self.filters, terms, strict=True):
             guard.agree(agreed)
@@ -83,6 +85,8 @@ class LocalEngine:
             means = self._model.clipped_means(
                 parameters, self._federation, clip=self._terms[0].clip
             )
+            if self._without_data is not None:
+                means[self._without_data] = 0.0
             vectors = self._noise.release(means[fresh], fresh, number)
             for i, vector in zip(fresh.tolist(), vectors, strict=True):
                 updates[i] = self.filters[i].keep(requests[i], vector.tobytes())
