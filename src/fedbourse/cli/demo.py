@@ -221,7 +221,7 @@ def _in_words(report: dict[str, Any], out: Path) -> Blocks:
 
 
 def _comparison(report: dict[str, Any]) -> Table:
-    """Return who earned what by the paper's rule and with evidence."""
+    """Return who earned what without evidence and with it."""
     from fedbourse.report import without_data_payment
 
     without, trades = report["without_data"], report["comparison"]
@@ -238,7 +238,7 @@ def _comparison(report: dict[str, Any]) -> Table:
     ]
     columns: dict[str, Any] = {"<earned": lambda row: row[0]}
     for trade in trades:
-        head = "with evidence" if trade["evidence"] else "by the paper's rule"
+        head = "with evidence" if trade["evidence"] else "without evidence"
         columns[head] = lambda row, trade=trade: row[1](trade)
     return table(rows, columns)
 
