@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fedbourse.embedded import deviation_market
 from fedbourse.game.price_discovery import PriceDiscovery
+from fedbourse.learning.evidence import EvidenceRule
 from fedbourse.market import price_discovery, unearned
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.commands import scheduler
@@ -13,6 +14,7 @@ from fedbourse.market.commands import training as training_commands
 from fedbourse.market.service import escrow
 from fedbourse.storage.schema import replies
 from fedbourse.storage.sql_participation import SqlParticipation
+from fedbourse.tasks.evidence import EvidenceSpec
 
 
 def decliners_are_refunded(patch) -> None:
@@ -134,3 +136,24 @@ def latest_tick_settles(patch) -> None:
 def devices_sign_anything_above_their_value(patch) -> None:
     """Devices do not compare their pay with the price that they replied to."""
     patch.setattr(deviation_market, "min_pay", lambda **_: 0)
+
+
+def evidence_never_stands(patch) -> None:
+    """All held pay is released, whatever updates show."""
+    patch.setattr(EvidenceRule, "stands", lambda *_: False)
+
+
+def forfeited_pay_is_refunded(patch) -> None:
+    """What dismissed devices are not paid goes back to the buyer."""
+    absentees_are_refunded(patch)
+    patch.setattr(unearned, "forfeited", lambda *_, **__: 0)
+
+
+def evidence_is_for_owners_like_the_reference(patch) -> None:
+    """Whatever population the card names, owners of few classes are dismissed."""
+    rule = EvidenceSpec.rule
+
+    def like_reference(spec, rounds):
+        return replace(rule(spec, rounds), population="like-reference")
+
+    patch.setattr(EvidenceSpec, "rule", like_reference)

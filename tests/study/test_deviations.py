@@ -136,6 +136,14 @@ RULES = [
         (1.45, 1),
         (faults.latest_tick_settles, faults.devices_sign_anything_above_their_value),
     ),
+    ("no-data", (0.9,), (faults.evidence_never_stands,)),
+    ("echo", (0.9, 0.02), (faults.evidence_never_stands,)),
+    (
+        "one-class-any-class-mixture",
+        (0,),
+        (faults.evidence_is_for_owners_like_the_reference,),
+    ),
+    ("bad-reference", (45.0,), (faults.forfeited_pay_is_refunded,)),
 ]
 
 
@@ -178,6 +186,12 @@ def test_a_buyer_cannot_ask_for_a_settlement(market) -> None:
         ("puppet-stays-away-refund", (500.0, 0.0177), -8.77),
         ("puppet-delivers", (500.0, 0.0177), -8.77),
         ("smallest-budget", (1.249,), -8.757),
+        ("no-data-no-evidence", (0.01,), 9.905),
+        ("no-data-small-budget", (2.2725,), 0.273),
+        ("ten-records-no-evidence", (0.01, 10.0), 9.905),
+        ("ten-records", (0.9177, 7.68), 4.427),
+        ("one-class-like-reference", (5,), 0.130),
+        ("puppet-knows-reference", (500.0, 0.0177, 0.0), -8.77),
     ],
 )
 def test_gains_that_remain_have_their_number(key, point, score, market) -> None:
@@ -185,6 +199,29 @@ def test_gains_that_remain_have_their_number(key, point, score, market) -> None:
     assert case.remains
     scenario = case.scenario(point)
     assert case.score(scenario, market.play(scenario)) == pytest.approx(score, abs=0.01)
+
+
+def test_an_honest_owner_of_one_class_loses_all_its_pay_unless_the_card_is_for_mixtures(
+    market,
+) -> None:
+    for population, utility in (("like-reference", -1.094), ("any-class-mixture", 0.156)):
+        case = CASES[f"one-class-{population}"]
+        outcome = market.play(case.intended)
+        assert case.score(case.intended, outcome) == pytest.approx(utility, abs=1e-3)
+        assert outcome.allocations["deviator"].delivered == outcome.rounds
+
+
+@pytest.mark.parametrize(("angle", "lost"), [(0.0, 0), (45.0, 4), (180.0, 0)])
+def test_a_buyer_s_bad_reference_dismisses_at_most_half_and_returns_nothing(
+    angle: float, lost: int, market
+) -> None:
+    """One that fits half of the owners costs the others their pay; one that fits none is void."""
+    outcome = market.play(CASES["bad-reference"].scenario((angle,)))
+    stakes = outcome.allocations.values()
+    assert [stake.earned for stake in stakes].count(0.0) == lost
+    assert outcome.refunded == 0.0
+    assert outcome.fund == pytest.approx(1.25 * lost, abs=1e-5)
+    assert all(stake.earned in (0.0, stake.payment) for stake in stakes)
 
 
 def test_a_minimum_ends_the_ring(market) -> None:

@@ -7,6 +7,7 @@ transaction, since only the disk would notice the difference, and the study play
 
 from __future__ import annotations
 
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,12 +30,14 @@ from fedbourse.market.records import State
 from fedbourse.market.service import FUND, present, taken
 from fedbourse.protocol.messages import min_pay
 from fedbourse.study.deviations.play import PlayedOffer, PlayedTerms, Stake, TradeOutcome
+from fedbourse.study.deviations.sending import SeenRound, of_records
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedbourse.embedded.market import EmbeddedDevice, EmbeddedMarket
+    from fedbourse.game.columns import FloatArray
     from fedbourse.market.ports import Transaction
     from fedbourse.market.records import Allocation as SettledAllocation
     from fedbourse.market.records import Task
@@ -82,7 +85,9 @@ class _Trade:
         self._own: dict[str, dict[int, float]] = {name: {} for name in self._names}
         self._before = tx.balance(BUYER.party), tx.balance(FUND)
         task = buyer_commands.create(self._market, tx, BUYER, self._setting.card)
-        self._id = task.id
+        self._id, self._sends = task.id, scenario.sends
+        if (reference := self._setting.reference) is not None:
+            buyer_commands.put_reference(self._market, tx, BUYER, task.id, content=reference)
         buyer_commands.open_task(self._market, tx, BUYER, task.id, confirm_upfront=True)
         for name in self._names:
             owner_commands.register_interest(
@@ -229,20 +234,35 @@ class _Trade:
     # training
 
     def _deliver(self, task: Task) -> None:
-        """Let those who want to deliver an update; noise of the right size passes for one."""
+        """Let those who want to deliver an update."""
         for allocation in self._tx.allocations(task.id):
-            if self._names[_name_of(allocation)].delivers(task.round):
+            name = _name_of(allocation)
+            if allocation.state == "signed" and self._names[name].delivers(task.round):
                 privacy = task.card.privacy_terms(task=task.id, budget=present(allocation.budget))
-                update = np.full(task.card.dimension, privacy.scale).astype("<f8").tobytes()
+                update = self._update(task, name, scale=privacy.scale)
                 updates.accept_update(
                     self._market,
                     self._tx,
                     self._caller(_name_of(allocation)),
                     task.id,
                     round=task.round,
-                    body=update,
+                    body=update.astype("<f8").tobytes(),
                 )
         self._wait(present(task.deadline_ms))
+
+    def _update(self, task: Task, name: str, *, scale: float) -> FloatArray:
+        """Return what a name sends; where nobody looks, numbers of the right size will do."""
+        if task.card.evidence is None:
+            return np.full(task.card.dimension, scale)
+        models = [
+            np.frombuffer(self._tx.round(task.id, number).model, dtype="<f8")
+            for number in range(max(0, task.round - 1), task.round + 1)
+        ]
+        before = models[0] if len(models) > 1 else None
+        own_round = SeenRound(name, task.card.build(), models[-1], before)
+        noise = np.random.default_rng([zlib.crc32(name.encode()), task.round])
+        sent = self._sends.get(name, of_records())(own_round)
+        return sent + noise.standard_normal(len(sent)) * scale
 
     # the market's side
 

@@ -17,7 +17,7 @@ REWARD = 10.0
 HONEST_TOTAL = 8.75
 """What eight owners of value 1 sell for R = 10: tau is 8/7."""
 _SHILL_ENDINGS: tuple[Ending, ...] = ("declines", "does not sign", "leaves")
-_BIDS = (
+BIDS = (
     Axis("reward", REWARD, 50 * REWARD, log=True),
     Axis("puppet acts as", 1e-4, 1.0, log=True),
 )
@@ -26,36 +26,36 @@ _BIDS = (
 def buyer_cases() -> list[Case]:
     """Return the rows of the buyer."""
     return [
-        _among_eight(
+        among_eight(
             "shill",
             "a name of its own bids at a larger reward, and is gone before training",
             lambda point: _puppet(point, _SHILL_ENDINGS[int(point[2])]),
-            (*_BIDS, Axis("ending", 0, len(_SHILL_ENDINGS) - 1, whole=True)),
+            (*BIDS, Axis("ending", 0, len(_SHILL_ENDINGS) - 1, whole=True)),
         ),
-        _among_eight(
+        among_eight(
             "puppet-declines",
             "a name of its own replies last, and declines",
             _latecomer,
             (Axis("budget", 0.05, 50.0, log=True), Axis("tick", 0, 3, whole=True)),
         ),
         *(
-            _among_eight(
+            among_eight(
                 f"puppet-stays-away-{rule}",
                 f"a name of its own signs, and does not deliver (`unearned: {rule}`)",
                 _staying_away(rule),
-                _BIDS,
+                BIDS,
                 remains="invited by `unearned: refund`" if rule == "refund" else "",
             )
             for rule in ("fund", "refund", "share")
         ),
-        _among_eight(
+        among_eight(
             "puppet-delivers",
             "a name of its own sells, and delivers noise",
             lambda point: _puppet(point, "delivers"),
-            _BIDS,
+            BIDS,
             remains="nobody can tell such a name from an owner's",
         ),
-        _among_eight(
+        among_eight(
             "early-settlement",
             "settles, or lets the deadline settle, when it suits it",
             _early,
@@ -64,7 +64,7 @@ def buyer_cases() -> list[Case]:
                 Axis("tick", 0, 4, whole=True),
             ),
         ),
-        _among_eight(
+        among_eight(
             "smallest-budget",
             "asks each owner for as much as it can bear (`min_budget`)",
             _with_minimum,
@@ -75,15 +75,17 @@ def buyer_cases() -> list[Case]:
     ]
 
 
-def _among_eight(
+def among_eight(
     key: str,
     deviation: str,
     scenario: Callable[[Point], Scenario],
     axes: tuple[Axis, ...],
     *,
+    intended: Scenario | None = None,
     remains: str = "",
     was_possible: bool = True,
 ) -> Case:
+    """Return the row of a buyer among eight owners of value 1."""
     owners = equal_owners(8)
     return Case(
         key=key,
@@ -91,7 +93,7 @@ def _among_eight(
         deviation=deviation,
         where="8 owners of value 1",
         reference=HONEST,
-        intended=Scenario(TradeSetting(), owners),
+        intended=intended or Scenario(TradeSetting(), owners),
         axes=axes,
         scenario=scenario,
         score=cost_of(HONEST_TOTAL, REWARD / HONEST_TOTAL, owners),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.study.deviations.buyer_cases import buyer_cases
+from fedbourse.study.deviations.evidence_cases import buyer_evidence_cases, owner_evidence_cases
 from fedbourse.study.deviations.old_protocol import play_old_protocol
 from fedbourse.study.deviations.owner_cases import owner_cases
 from fedbourse.study.deviations.search import Point, search
@@ -57,7 +58,8 @@ class DeviationFinding:
 
 def all_cases() -> dict[str, Case]:
     """Return every case by its key, in the order of the table."""
-    return {case.key: case for case in (*owner_cases(), *buyer_cases())}
+    rows = (*owner_cases(), *owner_evidence_cases(), *buyer_cases(), *buyer_evidence_cases())
+    return {case.key: case for case in rows}
 
 
 def best_of(

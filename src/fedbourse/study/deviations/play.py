@@ -7,13 +7,27 @@ it out (a model of the old protocol, or the market's own commands) is a ``Play``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
+from fedbourse.study.deviations.sending import (
+    FEATURES,
+    REFERENCE_RECORDS,
+    SAMPLES,
+    Sender,
+    reference_at,
+)
 from fedbourse.tasks.builder import task_card
 from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
+from fedbourse.tasks.evidence import EvidenceSpec, reference_hash
+
+if TYPE_CHECKING:
+    from fedbourse.learning.evidence import Population
 
 TICK_S = 60.0
+_NOISE_ALONE = {"features": 3, "step_size": 1e-9, "samples": 20}
+"""What a task is about where nobody looks at updates."""
+_ROUNDS_WITH_EVIDENCE = 6
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,10 @@ class TradeSetting:
     """The first total is guessed from values between 1 and this."""
     settle_at: int | None = None
     """The tick at whose end the buyer asks for a settlement; None where it waits."""
+    evidence: Population | None = None
+    """Whose updates must pass; None where the card has no evidence."""
+    reference_angle: float = 0.0
+    """How far the buyer's reference is from the records of honest owners, in degrees."""
 
     @property
     def card(self) -> TaskCard:
@@ -41,10 +59,7 @@ class TradeSetting:
             goal="to see who gains",
             data="none: updates are pure noise",
             reward=self.reward,
-            features=3,
-            step_size=1e-9,
-            rounds=self.rounds,
-            samples=20,
+            **self._training,
             vesting=self.vesting,
             unearned=self.unearned,
             max_rho=1e9,
@@ -55,6 +70,23 @@ class TradeSetting:
             ),
             deadlines=Deadlines(tick_s=TICK_S, plans_s=self.ticks * TICK_S, review_s=0),
         )
+
+    @property
+    def reference(self) -> bytes | None:
+        """Return the reference file, where the card has evidence."""
+        return None if self.evidence is None else reference_at(self.reference_angle)
+
+    @property
+    def _training(self) -> dict[str, Any]:
+        if self.reference is None or self.evidence is None:
+            return {"rounds": self.rounds, **_NOISE_ALONE}
+        spec = EvidenceSpec(
+            reference=reference_hash(self.reference),
+            records=REFERENCE_RECORDS,
+            population=self.evidence,
+        )
+        sizes = {"features": FEATURES, "samples": SAMPLES, "rounds": _ROUNDS_WITH_EVIDENCE}
+        return {"evidence": spec, **sizes}
 
 
 @dataclass(frozen=True)
@@ -119,6 +151,8 @@ class Scenario:
 
     setting: TradeSetting
     names: Mapping[str, Strategy]
+    sends: Mapping[str, Sender] = field(default_factory=dict)
+    """What names send where the card has evidence; by default gradients of their own records."""
 
 
 @dataclass(frozen=True)

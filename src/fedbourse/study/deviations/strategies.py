@@ -84,6 +84,17 @@ class Actor(Honest):
 
 
 @dataclass(frozen=True)
+class Quitter(Honest):
+    """Delivers the first rounds only."""
+
+    rounds: int = 0
+
+    def delivers(self, round: int) -> bool:
+        """Deliver until it has had enough."""
+        return round < self.rounds
+
+
+@dataclass(frozen=True)
 class Sniper(Actor):
     """Steers P by acting as another value, and replies truly at the last moment.
 
