@@ -149,12 +149,18 @@ def _least_budget(document: dict[str, Any], records: Records) -> str:
     if math.isinf(first):
         return (
             "evidence: the two halves of your records do not agree on anything, so that no device "
-            "can be judged; set more records aside"
+            "can be judged by itself; set more records aside"
         )
-    return (
+    words = (
         f"evidence: by a pilot, a device that sells less than {first:.3g} rho cannot be judged by "
-        f'itself; "min_budget": {first:.3g} in the card buys no smaller budgets'
+        "itself"
     )
+    if first > document["max_rho"]:
+        return (
+            f"{words}, and the card buys at most {document['max_rho']:g} rho of one; hold pay for "
+            "more rounds, ask for more samples, or set more records aside"
+        )
+    return f'{words}; with "min_budget": {first:.3g} the card would buy no smaller budget'
 
 
 def _assumed(assumptions: dict[str, Any] | None) -> str:
