@@ -114,14 +114,17 @@ def _summary(task: Task, least: float | None, share: float | None, *, computed: 
             "By a pilot, the two halves of the reference records do not agree on anything: no "
             "device can be judged. More reference records help."
         )
+    smallest = task.card.min_budget
+    bought = f"budgets of {smallest:g} rho and more" if smallest else "budgets of any size"
     words = (
         f"By a pilot on the reference records, a device that sells less than {least:g} rho cannot "
-        f"be judged by itself. The card buys budgets from {task.card.min_budget:g} rho on."
+        f"be judged by itself. The card buys {bought}."
     )
     if share is None:
         return words
-    if share == 0:
-        return f"{words} Fewer than {OWNERS_MIN} owners, or a twentieth of the pay, are below."
-    if share == 1:
-        return f"{words} All but a few of the owners are below."
-    return f"{words} About {share:.0%} of the pay goes to owners who sell less than that."
+    return f"{words} {_share_words(share)} of the pay goes to owners who sell less than that."
+
+
+def _share_words(share: float) -> str:
+    """Return a share in tenths in words, of which the ends are not exact."""
+    return {0.0: "Hardly any", 1.0: "Nearly all"}.get(share, f"About {share:.0%}")
