@@ -55,7 +55,7 @@ def test_a_card_with_evidence_is_written_in_the_form_and_shown_in_words(client, 
     for sentence in (
         "updates are compared with 400 records of the buyer's own",
         "Pay is held for blocks of 4 rounds",
-        "is dismissed with a chance of 1 % at most",
+        "loses it with a probability of at most 0.01",
         "then auditors see the records, and so do owners who trained",
         HASH,
     ):

@@ -117,5 +117,5 @@ _COLUMNS: dict[str, Column] = {
     "rounds": "{rounds}",
     "score": "{score:.2f}",
     "<updates": lambda finding: f"{_VERDICTS[finding['verdict']]} {_round(finding)}".strip(),
-    "<echo": lambda finding: "repeat the model's steps" if finding["echoes"] else "",
+    "<": lambda finding: "much like the others' last step" if finding["echoes"] else "",
 }
