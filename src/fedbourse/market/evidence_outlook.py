@@ -2,7 +2,7 @@
 
 The buyer chose the reference, so it may know below which budget a device cannot be judged. Which
 owners sell less than that is theirs: the buyer is told the share of the pay, in tenths, and only
-where five owners or more are on either side.
+of ten owners or more, and where five or more are on either side.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class EvidenceOutlook:
     min_budget: float
     """The smallest budget that the card buys."""
     unjudged_share: float | None
-    """The part of the pay that goes to smaller budgets, in tenths; null before the settlement."""
+    """The part of the pay that goes to smaller budgets, in tenths; null before the settlement, and
+    where there are fewer than ten owners."""
     summary: str
     """In words."""
 
@@ -67,14 +68,14 @@ def evidence_outlook(tx: Transaction, caller: Caller, task_id: str) -> EvidenceO
     least = _least(tx, task)
     share = None
     if least is not None and task.state is State.SETTLED:
-        share = _unjudged(least, tx.allocations(task.id))
+        share = unjudged_share(least, tx.allocations(task.id))
     first = None if least is None or math.isinf(least[0]) else float(f"{least[0]:.3g}")
     return EvidenceOutlook(
         task=task.id,
         least_budget=first,
         min_budget=task.card.min_budget,
         unjudged_share=share,
-        summary=_summary(task, first, share, computed=least is not None),
+        summary=_summary(task, first, share, is_computed=least is not None),
     )
 
 
@@ -85,11 +86,14 @@ def _least(tx: Transaction, task: Task) -> list[float] | None:
     return least_budgets(task.card, reference_records(content, task.card, spec_of(task.card)))
 
 
-def _unjudged(least: Sequence[float], allocations: Sequence[Allocation]) -> float:
+def unjudged_share(least: Sequence[float], allocations: Sequence[Allocation]) -> float | None:
     """Return the part of the pay that goes to budgets too small to be judged, in tenths.
 
-    Each block has its own least budget, and the same part of the pay.
+    Each block has its own least budget, and the same part of the pay. None where there are too few
+    owners for two groups.
     """
+    if len(allocations) < 2 * OWNERS_MIN:
+        return None
     pay = sum(each.payment for each in allocations)
     shares = []
     for bound in least:
@@ -103,8 +107,8 @@ def _unjudged(least: Sequence[float], allocations: Sequence[Allocation]) -> floa
     return round(sum(shares) / len(shares), 1)
 
 
-def _summary(task: Task, least: float | None, share: float | None, *, computed: bool) -> str:
-    if not computed:
+def _summary(task: Task, least: float | None, share: float | None, *, is_computed: bool) -> str:
+    if not is_computed:
         return (
             "A pilot on the reference records is too much work for the market; fedbourse task card "
             "--evidence prints below which budget a device cannot be judged."
@@ -120,6 +124,11 @@ def _summary(task: Task, least: float | None, share: float | None, *, computed: 
         f"By a pilot on the reference records, a device that sells less than {least:g} rho cannot "
         f"be judged by itself. The card buys {bought}."
     )
+    if share is None and task.state is State.SETTLED:
+        return (
+            f"{words} Which part of the pay goes to smaller ones is not told for fewer than "
+            f"{2 * OWNERS_MIN} owners, since it could tell what one of them sells."
+        )
     if share is None:
         return words
     return f"{words} {_share_words(share)} of the pay goes to owners who sell less than that."
