@@ -144,6 +144,16 @@ def test_cancelling_releases_held_pay_and_gives_the_buyer_none_of_it(trading, ro
     assert not [check for check in checks if check.passed is False], checks
 
 
+def test_a_task_that_is_cancelled_before_training_compares_nothing(trading) -> None:
+    task = trading.settled(trading.owners(*VALUES), **changes())
+    trading.do(buyer_commands.cancel, BUYER, task.id)
+    report = trading.see(View.evidence, BUYER, task.id)
+    assert (report.devices, report.blocks, report.findings) == (0, [], [])
+    assert "nothing to compare" in report.summary
+    checks = trading.verified(task.id)
+    assert not [check for check in checks if check.passed is False], checks
+
+
 def test_a_device_that_was_honest_at_first_loses_the_block_in_which_it_stops(trading) -> None:
     owners = trading.owners(0.9, *VALUES)
     task = trading.in_training(owners, **changes(hold_rounds=4))

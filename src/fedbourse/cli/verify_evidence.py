@@ -74,9 +74,9 @@ class KeptRounds:
         return self._fetched[number]
 
     def _fetch(self, number: int) -> dict[str, Any]:
-        from fedbourse.protocol.bounds import auditor_records
+        from fedbourse.protocol.bounds import kept_round
 
-        allowance = auditor_records()
+        allowance = kept_round()
         path = f"{self._path}/rounds/{number}/kept"
         model = self._connection.get(path, allowance=allowance)
         file = self._files.enter_context(TemporaryFile())  # noqa: SIM115 - closed in the end

@@ -205,7 +205,7 @@ def _findings(
 ) -> tuple[list[DeviceFinding], str | None]:
     """Return a page of findings, and the place of its last one where more follow."""
     block, _, owner = after.partition("/")
-    if after and not block.isdecimal():
+    if after and not (owner and block.isdecimal() and block.isascii()):
         raise InvalidInput(
             f"after must be a block and an owner, such as 0/owner:ann; found {after}"
         )
@@ -244,6 +244,8 @@ def _summary(
     trained: Sequence[Allocation], blocks: Sequence[BlockResult], *, gone: int, lost: int
 ) -> str:
     """Say what was found, in words that accuse nobody: evidence compares, and knows no reasons."""
+    if not trained:
+        return "No device trained, so that there was nothing to compare."
     if not any(each.stands for each in blocks):
         return (
             "Evidence is void: the updates do not show that the reference records fit enough of "
