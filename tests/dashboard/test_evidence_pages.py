@@ -105,8 +105,22 @@ def test_the_buyer_is_told_before_training_what_cannot_be_judged(client, town):
     page = " ".join(client.get(f"/tasks/{task.id}/evidence").text.split())
     assert f"sells less than {outlook.least_budget:g} rho" in page
     assert "What evidence can tell" in client.get(f"/tasks/{task.id}").text
+    for owner in owners:
+        town.trading.decide(owner, task.id)
+    step = " ".join(client.get(f"/tasks/{task.id}/steps/train").text.split())
+    assert f"Evidence: {outlook.summary}" in step
     sign_in(client, town, town.owner)
     assert "sells less than" not in client.get(f"/tasks/{task.id}/evidence").text
+
+
+def test_the_step_that_publishes_a_card_says_what_evidence_can_tell(client, town):
+    items = {name: item for name, item in changes().items() if name != "reference"}
+    task = town.trading.do(buyer_commands.create, BUYER, card(**items))
+    sign_in(client, town, town.buyer)
+    path = f"/tasks/{task.id}/steps/open"
+    assert "its reference records are missing" in client.get(path).text
+    town.trading.do(buyer_commands.put_reference, BUYER, task.id, content=REFERENCE)
+    assert "cannot be judged by itself. The card buys budgets of any size" in client.get(path).text
 
 
 def test_each_sees_of_what_was_found_what_is_its_own(client, town, judged):
