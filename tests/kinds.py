@@ -47,6 +47,7 @@ PLACES = {
     "tests/cli/test_several_workers.py": "e2e",
     "tests/cli/test_study.py": "slow",
     "tests/cli/test_task.py": "e2e",
+    "tests/cli/test_task_evidence.py": "e2e",
     "tests/cli/test_token.py": "e2e",
     "tests/cli/test_trainings.py": "slow",
     "tests/cli/test_verify.py": "e2e",

@@ -149,16 +149,19 @@ class Owner:
             body["signature"] = self._key.sign(canonical(offered["terms"]))
         self.connection.post(f"{path}/terms", body)
 
-    def send_update(self, task: dict, number: int) -> None:
+    def send_update(self, task: dict, number: int, *, card=None, gradient=None) -> None:
+        """Send noise, or the gradient at the model with noise, where one is given."""
         path = f"/v1/tasks/{task['task']}"
         parameters = {"after": number - 1, "wait": 20}
         response = self.connection.fetch(f"{path}/round-request", parameters, wait_s=20)
         assert response.headers["fedbourse-round"] == str(number)
         budget = self.participation(task)["allocation"]["budget"]
-        card = TaskCard.of(CARD)
+        card = TaskCard.of(CARD) if card is None else card
         scale = card.privacy_terms(task=task["task"], budget=budget).scale
         vector = np.random.default_rng(number).normal(size=card.dimension)
         vector *= scale * np.sqrt(card.dimension) / np.linalg.norm(vector)
+        if gradient is not None:
+            vector += gradient(np.frombuffer(response.content, dtype="<f8"))
         content = vector.astype("<f8").tobytes()
         self.connection.put_bytes(f"{path}/rounds/{number}/update", content)
 

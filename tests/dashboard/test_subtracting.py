@@ -58,7 +58,13 @@ class Watched:
         self.client = opened.enter_context(
             TestClient(self.town.app, base_url="http://testserver", follow_redirects=False)
         )
-        assert self.town.sign_in(self.client, self.town.buyer).status_code == 303
+        self.look_as(self.town.buyer)
+
+    def look_as(self, person):
+        """Let somebody else look."""
+        self.person = person
+        self.client.cookies.clear()
+        assert self.town.sign_in(self.client, person).status_code == 303
 
     def now(self):
         return self.trading.task(self.task.id)
@@ -86,19 +92,13 @@ class Watched:
         for path in self.paths():
             if path.startswith("/v1/"):
                 query = REWARDS if path.endswith("/what-if") else ""
-                request = asked(
-                    self.town.buyer, "GET", path, query=query, now_ms=self.trading.time_ms
-                )
+                request = asked(self.person, "GET", path, query=query, now_ms=self.trading.time_ms)
                 answer = send(self.client, request)
             else:
                 answer = self.client.get(path)
             assert answer.status_code < 500, (path, answer.text)
-            said = (
-                answer.text
-                if "text" in answer.headers["content-type"]
-                or "json" in (answer.headers["content-type"])
-                else ""
-            )
+            kind = answer.headers.get("content-type", "")
+            said = answer.text if "text" in kind or "json" in kind else ""
             numbers = Counter(_NUMBER.findall(_NAMES.sub(" ", said)))
             seen[path.replace(self.task.id, "TASK")] = (answer.status_code, numbers)
         return seen

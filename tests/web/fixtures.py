@@ -214,7 +214,7 @@ class World:
     def whole(self):
         """Make all that is otherwise made when it is first asked for."""
         assert [getattr(self, name).state.value for name in STATES] == list(STATES)
-        assert len({self.second_draft.id, self.draft.id, self.unjudged.id}) == 3
+        assert len({self.second_draft.id, self.draft.id, self.unjudged.id, self.expected.id}) == 4
         assert self.judged.state is State.COMPLETED
         assert self.enrolment != self.token_id
         assert len(self.sent) == 2
@@ -280,6 +280,13 @@ class World:
         """A draft with evidence, whose reference is still to come."""
         items = {name: item for name, item in EVIDENCE.items() if name != "reference"}
         return self.trading.do(buyer_commands.create, BUYER, card(**items))
+
+    @cached_property
+    def expected(self):
+        """A draft with evidence that has its reference, but is not published."""
+        task = self.trading.do(buyer_commands.create, BUYER, self.unjudged.card)
+        content = REFERENCE
+        return self.trading.do(buyer_commands.put_reference, BUYER, task.id, content=content)
 
     @cached_property
     def token_id(self):

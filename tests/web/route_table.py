@@ -94,8 +94,16 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/evidence"): Entry(
         ITS_BUYER | ITS_OWNER | READERS, "buyer", task("judged", "/evidence")
     ),
+    ("GET", "/v1/tasks/{task}/evidence/outlook"): Entry(
+        ITS_BUYER | {"operator", "buyer who only reads"},
+        "buyer",
+        task("expected", "/evidence/outlook"),
+    ),
     ("GET", "/v1/tasks/{task}/rounds/{number}/kept"): Entry(
         READERS, "auditor", task("judged", "/rounds/0/kept")
+    ),
+    ("GET", "/v1/tasks/{task}/rounds/{number}/kept/updates"): Entry(
+        READERS, "auditor", task("judged", "/rounds/0/kept/updates")
     ),
     ("GET", "/v1/tasks/{task}/report"): Entry(
         ITS_BUYER | READERS, "buyer", task("completed", "/report")

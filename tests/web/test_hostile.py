@@ -376,6 +376,7 @@ def test_rubbish_in_a_query_is_a_problem_at_most(world, route):
         fine = query.partition("=")[0] not in parameters or query in ("limit=1&limit=abc",)
         names = (
             "list_allocations",
+            "list_kept_updates",
             "list_accounts",
             "list_updates",
             "list_tokens",

@@ -29,6 +29,8 @@ from fedbourse.cli.study_deviations import deviations
 from fedbourse.cli.study_evidence import evidence
 from fedbourse.cli.task import task_app
 from fedbourse.cli.task_card import card
+from fedbourse.cli.task_evidence import evidence as task_evidence
+from fedbourse.cli.task_evidence import reference
 from fedbourse.cli.task_results import model, monitoring, report, watch
 from fedbourse.cli.task_what_if import what_if
 from fedbourse.cli.token import token_app
@@ -66,7 +68,7 @@ for command in (
     app.command(command)
 for deal in (advise, check, join, run, leave, ledger, device_verify):
     device_app.command(deal)
-for result in (card, what_if, watch, report, monitoring, model):
+for result in (card, reference, what_if, watch, report, task_evidence, monitoring, model):
     task_app.command(result)
 for study in (accuracy, calibrate, aggregation, deviations, evidence):
     study_app.command(study)

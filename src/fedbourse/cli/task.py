@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from fedbourse.cli.evidence_options import read_reference, reference_beside
 from fedbourse.cli.files import read_bytes
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.output import OUTPUT, PEOPLE, Column, Output, moment, table
@@ -17,6 +18,7 @@ from fedbourse.units import whole_number
 
 if TYPE_CHECKING:
     from fedbourse.protocol.connection import Connection
+    from fedbourse.tasks.card import TaskCard
 
 StateName = Literal["draft", "open", "announced", "settled", "training", "completed", "cancelled"]
 _CARD_BYTES_MAX = 2**20
@@ -30,6 +32,7 @@ def create(
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     /,
     *,
+    reference: Path | None = None,
     server: ServerOptions = NO_OPTIONS,
     output: Output = PEOPLE,
 ) -> None:
@@ -45,6 +48,9 @@ def create(
     ----------
     file
         The card, as JSON; - for standard input.
+    reference
+        The reference records of a card with evidence; by default the file that task card wrote
+        beside the card.
     """
     from fedbourse.encoding.strict_json import read_json
     from fedbourse.tasks.card import TaskCard
@@ -55,15 +61,34 @@ def create(
         card = TaskCard.of(read_json(content))
     except InvalidInput as error:
         raise InvalidFile(f"{file}: {error}") from None
+    content = _reference(card, file, reference)
     with server.connect() as connection:
         task = connection.post("/v1/tasks", card.document)
+        if content:
+            task = connection.put_bytes(f"/v1/tasks/{task['task']}/reference", content)
+    uploaded = " with its reference records" if content else ""
     output.show(
         task,
         lambda task: (
-            f"task {task['task']} is a draft; fedbourse task open {task['task']}",
+            f"task {task['task']} is a draft{uploaded}; fedbourse task open {task['task']}",
             f"rules of pay: {incentive(card)}",
         ),
     )
+
+
+def _reference(card: TaskCard, file: Path, reference: Path | None) -> bytes:
+    """Return the reference file of a card before anything is created; nothing without evidence."""
+    if card.evidence is None:
+        if reference is not None:
+            raise InvalidInput("the card has no evidence, so that it needs no --reference")
+        return b""
+    chosen = reference or reference_beside(file)
+    if reference is None and not chosen.exists():
+        raise InvalidInput(
+            f"the card has evidence, and {chosen} is not there; name the file of its reference "
+            "records with --reference"
+        )
+    return read_reference(card, chosen)
 
 
 @task_app.command(name="list")

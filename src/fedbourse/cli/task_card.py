@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - read at run time, by the parser of arguments
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from fedbourse.cli.evidence_options import (
+    NO_EVIDENCE,
+    EvidenceOptions,
+    is_file,
+    reference_part,
+    write_reference,
+)
 from fedbourse.cli.output import OUTPUT, write_document
+from fedbourse.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedbourse.learning.records import Records
 
 _ASSUMPTIONS, _PAY, _SETTLEMENT = (
     Group.create_ordered(name) for name in ("Assumptions", "Pay", "Settlement")
@@ -25,6 +38,7 @@ def card(
     min_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
     min_total_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
     review_s: Annotated[float, Parameter(group=_SETTLEMENT)] = 600.0,
+    evidence: EvidenceOptions = NO_EVIDENCE,
     out: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
 ) -> None:
     """Write an example of a task card, to start from, and say what its rules of pay invite.
@@ -34,6 +48,8 @@ def card(
         fedbourse task card --out card.json
 
         fedbourse task card --data flights.csv:late --min-total-budget 0.5 --out card.json
+
+        fedbourse task card --data flights.csv:late --evidence 500 --out card.json
 
     Parameters
     ----------
@@ -68,6 +84,7 @@ def card(
     from fedbourse.demos.example_card import example_card
     from fedbourse.tasks.incentives import incentive_of
 
+    reference = _reference(evidence, data, out) if evidence.evidence is not None else None
     document = example_card(
         data,
         chance=chance,
@@ -78,9 +95,72 @@ def card(
         min_budget=min_budget,
         min_total_budget=min_total_budget,
         review_s=review_s,
+        **({} if reference is None else reference.items),
     )
     rules = f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}"
-    write_document(document, out, "an example card", rules, _assumed(document["assumptions"]))
+    notes = [rules, _assumed(document["assumptions"])]
+    if reference is not None and out is not None:
+        least = _least_budget(document, reference.records)
+        file = write_reference(out, reference.content)
+        notes += [
+            f"the {len(reference.records)} reference records, with their salt, are in {file}, "
+            "which only you can read; keep them secret until the task has ended",
+            least,
+            f"next: fedbourse task create {out}",
+        ]
+    write_document(document, out, "an example card", *notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reference:
+    records: Records
+    content: bytes
+    items: dict[str, Any]
+    """What the card says of it."""
+
+
+def _reference(options: EvidenceOptions, data: str | None, out: Path | None) -> _Reference:
+    from fedbourse.learning.data import load
+    from fedbourse.tasks.evidence import reference_file
+
+    assert options.evidence is not None
+    if data is None or out is None:
+        raise InvalidInput(
+            "--evidence needs --data, whose columns the card has, and --out, beside which the "
+            f"reference records are written; {'--data' if data is None else '--out'} is missing"
+        )
+    source = load(data)
+    records = reference_part(options.evidence, source)
+    content = reference_file(records)
+    left = len(source.buyer) - (0 if is_file(options.evidence) else len(records))
+    items = {
+        "evidence": options.spec(content, records).document,
+        "validation": f"{left} records of the buyer's own.",
+    }
+    return _Reference(records, content, items)
+
+
+def _least_budget(document: dict[str, Any], records: Records) -> str:
+    """Return in words below which budget a device cannot be judged."""
+    from fedbourse.tasks.card import TaskCard
+    from fedbourse.tasks.evidence_pilot import least_budgets
+
+    first = least_budgets(TaskCard.of(document), records)[0]
+    if math.isinf(first):
+        return (
+            "evidence: the two halves of your records do not agree on anything, so that no device "
+            "can be judged by itself; set more records aside"
+        )
+    words = (
+        f"evidence: by a pilot, a device that sells less than {first:.3g} rho cannot be judged by "
+        "itself"
+    )
+    if first > document["max_rho"]:
+        return (
+            f"{words}, and the card buys at most {document['max_rho']:g} rho of one; hold pay for "
+            "more rounds, ask for more samples, or set more records aside"
+        )
+    return f'{words}; with "min_budget": {first:.3g} the card would buy no smaller budget'
 
 
 def _assumed(assumptions: dict[str, Any] | None) -> str:

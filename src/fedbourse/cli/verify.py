@@ -59,7 +59,7 @@ def verify(
     server: ServerOptions = NO_OPTIONS,
     output: Output = PEOPLE,
 ) -> None:
-    """Recompute a task from its records: log, plans, payments, vesting and balances.
+    """Recompute a task from its records: log, plans, payments, evidence, vesting and balances.
 
     Everything that the caller may see is fetched and recomputed here, so that the market is not
     taken at its word: everything with an auditor's token, the own allocation and the totals with an
@@ -94,6 +94,7 @@ def verify(
         already is compared like those of --seen, and keeps its other heads.
     """
     from fedbourse.cli.seen_heads import SeenHeads
+    from fedbourse.cli.verify_evidence import evidence_records
     from fedbourse.market.audit import verify_books, verify_task
     from fedbourse.market.heads import MARKET_LOG, Head
 
@@ -116,7 +117,8 @@ def verify(
             name, checks, read = task_id(connection, task), [], None
             if not seen:
                 records = task_records(connection, name)
-                checks = verify_task(**records)
+                with evidence_records(connection, records) as evidence:
+                    checks = verify_task(**records, evidence=evidence)
                 read = Head(name, records["task"]["events"], records["task"]["last_hash"])
             if seen or save_seen:
                 checks += heads.compare(connection, (MARKET_LOG, name), read=read)

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from fedbourse.dashboard.buyer_pages import router as buyer
+from fedbourse.dashboard.evidence_pages import router as evidence
 from fedbourse.dashboard.ledger_pages import router as ledger
 from fedbourse.dashboard.live import router as live
 from fedbourse.dashboard.market_pages import router as market
@@ -31,6 +32,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     verify,
     ledger,
     report,
+    evidence,
     buyer,
     steps,
     live,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -25,6 +25,7 @@ from fedbourse.tasks.card import (
     Deadlines,
     TaskCard,
 )
+from fedbourse.tasks.evidence import POPULATIONS, REFERENCE_RECORDS_MIN, EvidenceSpec
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -79,8 +80,15 @@ def _layout(text: str) -> str:
     return text
 
 
+def _sha256(text: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise ValueError("should be a SHA-256, 64 characters from 0 to 9 and a to f")
+    return text
+
+
 Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 Span = Annotated[float, BeforeValidator(seconds)]
+Chance = Annotated[float, Field(gt=0, le=0.5)]
 
 
 class NewTask(Supposed):
@@ -98,6 +106,15 @@ class NewTask(Supposed):
     cost: Literal[tuple(COST_RULES)] = "convex"  # type: ignore[valid-type]
     min_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     min_total_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
+    evidence: Literal["off", "on"] = "off"
+    reference: Annotated[str, AfterValidator(_sha256)] | None = None
+    records: Annotated[int, Field(ge=REFERENCE_RECORDS_MIN, le=2**53)] | None = None
+    population: Literal[tuple(POPULATIONS)] = "like-reference"  # type: ignore[valid-type]
+    alpha: Chance = 0.01
+    beta: Chance = 0.01
+    k0: Annotated[float, Field(gt=0, le=1)] = 0.5
+    hold_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    reveal_to_owners: Literal["no", "yes"] = "no"
     interest_s: Span
     plans_s: Span
     tick_s: Span
@@ -118,12 +135,23 @@ class NewTask(Supposed):
             "layout": None if self.layout is None else read_json(self.layout.encode()),
             "deadlines": {name: getattr(self, name) for name in asdict(Deadlines())},
             "assumptions": {name: getattr(self, name) for name in asdict(_ASSUMED)},
+            "evidence": self._evidence() if self.evidence == "on" else None,
         }
+
+    def _evidence(self) -> dict[str, Any]:
+        reveal = self.reveal_to_owners == "yes"
+        names = [field.name for field in fields(EvidenceSpec) if field.name != "reveal_to_owners"]
+        return {name: getattr(self, name) for name in names} | {"reveal_to_owners": reveal}
 
 
 CHOICES = {
     item: [(choice.name, choice.label) for choice in registry.choices]
-    for item, registry in {**CARD_CHOICES, "model": MODELS, "accuracy": ACCURACY_MODELS}.items()
+    for item, registry in {
+        **CARD_CHOICES,
+        "model": MODELS,
+        "accuracy": ACCURACY_MODELS,
+        "population": POPULATIONS,
+    }.items()
 }
 """What the form offers where an item is chosen by name."""
 STARTS = {
@@ -133,6 +161,9 @@ STARTS = {
 } | {
     "layout": "",
     "sample": "",
+    "reference": "",
+    "records": "",
+    "hold_rounds": "",
     "goal": "",
     "data": "",
     "features": "9",
@@ -158,25 +189,31 @@ STARTS = {
 """What the form holds before anything is typed."""
 
 
-def card_in(fields: Fields) -> TaskCard:
+def card_in(typed: Fields) -> TaskCard:
     """Return the card of a filled-in form, or refuse with a sentence for each wrong field."""
     errors: dict[str, str] = {}
     try:
-        supposed_in(fields)
+        supposed_in(typed)
     except InvalidForm as error:
         errors |= error.errors
     try:
-        form = read_form(fields, NewTask)
+        form = read_form(typed, NewTask)
     except InvalidForm as error:
-        raise InvalidForm(errors | error.errors, fields) from None
+        raise InvalidForm(errors | error.errors, typed) from None
     if form.reward_kind != "fixed" and form.max_reward is None:
         errors["max_reward"] = "this is needed where the market computes the reward"
+    if form.evidence == "on" and not form.reference:
+        errors["reference"] = (
+            "this is needed for evidence; fedbourse task card --evidence prints it"
+        )
+    if form.evidence == "on" and form.records is None:
+        errors["records"] = "this is needed for evidence"
     if form.sample is not None and form.values_high <= form.values_low:
         errors["values_high"] = f"should be above the lowest, {form.values_low:g}"
     if errors:
-        raise InvalidForm(errors, fields)
+        raise InvalidForm(errors, typed)
     try:
         return TaskCard.of(form.document())
     except InvalidInput as error:
         field = "layout" if "layout" in str(error) else field_of(str(error), NewTask, "form")
-        raise InvalidForm({field: str(error)}, fields) from None
+        raise InvalidForm({field: str(error)}, typed) from None

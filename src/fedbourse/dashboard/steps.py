@@ -20,7 +20,9 @@ from fedbourse.errors import Conflict, FedbourseError, NotAllowed, NotFound
 from fedbourse.market import documents
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
+from fedbourse.market.evidence_outlook import EvidenceOutlook
 from fedbourse.market.lifecycle import Command, after
+from fedbourse.market.previews import Preview
 from fedbourse.market.records import State, Task
 from fedbourse.market.service import role_of
 from fedbourse.market.views import View
@@ -115,10 +117,13 @@ def _step_page(
     wrong: InvalidForm | None = None,
     status: int = 200,
 ) -> Response:
+    def read(view: View) -> tuple[Task, Preview, EvidenceOutlook | None]:
+        task, preview = view.task(task_id), view.preview(task_id, STEPS[step].command)
+        tells = task.card.evidence is not None and step in ("open", "train") and not preview.refusal
+        return task, preview, view.evidence_outlook(task_id) if tells else None
+
     with context.at_length():
-        task, preview = context.read(
-            lambda view: (view.task(task_id), view.preview(task_id, STEPS[step].command))
-        )
+        task, preview, outlook = context.read(read)
     errors = {} if wrong is None else wrong.errors
     if wrong is not None and set(errors) != {"reason"}:
         error = str(wrong)
@@ -133,6 +138,7 @@ def _step_page(
         step=step,
         action=STEPS[step],
         preview=preview,
+        outlook=outlook,
         fund=context.market.fund if task.state is State.DRAFT else _pinned_fund(context, task),
         incentive=incentive(task.card),
         error=error,

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from fedbourse.dashboard.evidence_pages import evidence_link
 from fedbourse.dashboard.live import live_of
 from fedbourse.dashboard.owner_pages import own_part
 from fedbourse.dashboard.page_context import PageContextDep
@@ -39,6 +40,7 @@ def task_page(context: PageContextDep, task: TaskId) -> Response:
             "is_buyer": caller is not None and caller.party == record.buyer,
             "live": live_of(view, record),
             "own": own_part(view, record) if context.may("owner") else None,
+            "evidence_link": evidence_link(view, record),
             **steps_part(view, record),
         }
 

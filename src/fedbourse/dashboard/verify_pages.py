@@ -17,6 +17,7 @@ from fedbourse.encoding.documents import plain
 from fedbourse.errors import TooLarge
 from fedbourse.market import documents
 from fedbourse.market.audit import Check, verify_books, verify_task
+from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.records import Task
 from fedbourse.market.service import escrow
 from fedbourse.market.views import View
@@ -30,6 +31,8 @@ RECORDS_MAX = 300_000
 """More than this is verified on the caller's own machine, by ``fedbourse verify``."""
 RECORDS_PER_S = 10_000
 """What a small machine recomputes; slow rather than fast, for it is a promise."""
+KEPT_NUMBERS_MAX = 2**21
+"""Evidence of more numbers than this is recomputed by ``fedbourse verify`` alone."""
 TITLES = {
     "card": "The card is the one that was published",
     "log": "The log is whole",
@@ -46,6 +49,7 @@ TITLES = {
     "allocations": "Each owner's allocation is what the log vouches for",
     "terms": "Signed terms are those that were offered",
     "updates": "Updates are those that were counted",
+    "evidence": "What evidence found follows from the updates and the buyer's records",
     "vesting": "Everybody was paid what it earned",
     "escrow": "What escrow held went to owners, the fund and the buyer by the rules",
     "own allocation": "Your allocation is in the log",
@@ -185,7 +189,26 @@ def _task_records(view: View, task: Task) -> dict[str, Any]:
         proof = view.proof(task.id) if own.allocation else None
         records["own"] = vars(own) | {"proof": proof}
     # As the API gives them: a verification reads documents, not the market's own objects.
-    return cast("dict[str, Any]", plain(records))
+    texts = cast("dict[str, Any]", plain(records))
+    return texts | ({"evidence": _evidence(view, task)} if _recomputes_evidence(view, task) else {})
+
+
+def _recomputes_evidence(view: View, task: Task) -> bool:
+    """Say whether a page recomputes evidence: of a task that has ended, if it is not too large."""
+    if not view.sees_all or task.card.evidence is None or task.state not in ENDED:
+        return False
+    _, signed = view.counts(task.id)
+    return signed * task.card.rounds * task.card.dimension <= KEPT_NUMBERS_MAX
+
+
+def _evidence(view: View, task: Task) -> dict[str, Any]:
+    rounds = {}
+    for closed in view.closed_rounds(task.id):
+        updates = _pages(partial(view.kept_updates, task.id, closed.number), "updates")
+        vectors = {each.owner: each.vector for each in updates}
+        rounds[closed.number] = vars(view.kept_round(task.id, closed.number)) | {"updates": vectors}
+    findings = plain(view.evidence(task.id).findings)
+    return {"findings": findings, "rounds": rounds, "reference": view.reference(task.id)}
 
 
 def _pages(read_page: Callable[..., Any], items: str) -> list[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence  # noqa: TC003 - read by web.shape
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedbourse.errors import Conflict, NotAllowed, NotFound
+from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from fedbourse.market.evidence import evidence_in, spec_of
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.service import show
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from fedbourse.learning.evidence import EvidenceRule
     from fedbourse.market.parties import Caller
     from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import Allocation, DeviceEvidence, Task
+    from fedbourse.market.records import Allocation, DeviceEvidence, Round, Task
 
-Finding = Literal["shown", "undecided", "dismissed", "none"]
+Finding = Literal["shown", "undecided", "dismissed"]
+_PAGE_BYTES = 4 * 2**20
+"""Roughly what a page of findings or updates holds at most, unless one alone is longer."""
 
 
 @dataclass(frozen=True)
@@ -74,35 +76,60 @@ class EvidenceReport:
     """The held pay that went to the market's fund."""
     findings: Sequence[DeviceFinding]
     """By block and owner: all to auditors and the operator, an owner's own, none to the buyer."""
+    next: str | None
+    """Block and owner of the last of these findings, where more may follow."""
 
 
 @dataclass(frozen=True)
 class KeptRound:
-    """A round's model and updates, kept so that auditors can recompute evidence."""
+    """A round's model, kept so that auditors can recompute evidence."""
 
     round: int
     request: str
     """The hash of the round request, which updates refer to."""
     model: str
     """Little-endian doubles, in base64."""
-    updates: Mapping[str, str]
-    """By owner: its numbers as it sent them, in base64."""
 
 
-def evidence_report(tx: Transaction, caller: Caller, task_id: str) -> EvidenceReport:
-    """Return what evidence found to auditors, the operator, the buyer, and owners who trained."""
+@dataclass(frozen=True)
+class KeptUpdate:
+    """An update, kept so that auditors can recompute evidence."""
+
+    owner: str
+    vector: str
+    """Its numbers as the owner sent them, in base64."""
+
+
+@dataclass(frozen=True)
+class KeptUpdatePage:
+    """Updates of a round by their owners' names; a few where they are long."""
+
+    updates: Sequence[KeptUpdate]
+    next: str | None
+    """The last of these owners, where more may follow."""
+
+
+def evidence_report(
+    tx: Transaction, caller: Caller, task_id: str, *, after: str = "", limit: int | None = None
+) -> EvidenceReport:
+    """Return what evidence found to auditors, the operator, the buyer, and owners who trained.
+
+    ``after`` and ``limit`` choose among the findings, of which a page holds fewer if they are long.
+    """
     task = ended_task(tx, caller, task_id)
     trained = [each for each in tx.allocations(task.id) if each.trained]
     sees_all = bool(caller.scopes & {"auditor", "operator"})
     if not sees_all and caller.party not in {task.buyer, *(each.owner for each in trained)}:
         raise NotAllowed(f"evidence is for those who took part; the caller is {caller.party}")
     rule = spec_of(task.card).rule(task.card.rounds)
-    findings = [_finding(rule, each) for each in tx.device_evidence(task.id)]
-    last = {each.owner: each.verdict for each in findings}
+    stored = tx.device_evidence(task.id)
+    last = {each.owner: rule.verdict(evidence_in(each)) for each in stored}
     gone = {each.owner for each in trained if each.state == "dismissed"}
-    verdicts = [last.get(each.owner, "none") for each in trained if each.owner not in gone]
+    verdicts = [last.get(each.owner) for each in trained if each.owner not in gone]
     lost = sum(forfeited(each, rounds=task.card.rounds) for each in trained)
     blocks = _blocks(tx, task)
+    own = [each for each in stored if sees_all or each.owner == caller.party]
+    findings, following = _findings(rule, own, after=after, limit=limit)
     return EvidenceReport(
         task=task.id,
         summary=_summary(trained, blocks, gone=len(gone), lost=lost),
@@ -112,24 +139,39 @@ def evidence_report(tx: Transaction, caller: Caller, task_id: str) -> EvidenceRe
         undecided=len(verdicts) - verdicts.count("shown"),
         dismissed=len(gone),
         forfeited_micro=lost,
-        findings=[each for each in findings if sees_all or each.owner == caller.party],
+        findings=findings,
+        next=following,
     )
 
 
 def kept_round(tx: Transaction, caller: Caller, task_id: str, number: int) -> KeptRound:
-    """Return a closed round's model and updates to auditors and the operator, after the end."""
+    """Return a closed round's model to auditors and the operator, after the end."""
+    round = _closed_round(tx, caller, task_id, number)
+    return KeptRound(
+        round=number,
+        request=round.request_hash,
+        model=base64.b64encode(round.model).decode(),
+    )
+
+
+def kept_updates(
+    tx: Transaction, caller: Caller, task_id: str, number: int, *, after: str, limit: int
+) -> KeptUpdatePage:
+    """Return a closed round's updates to auditors and the operator, after the end."""
+    round = _closed_round(tx, caller, task_id, number)
+    most = max(1, min(limit, _PAGE_BYTES // max(1, len(round.model))))
+    vectors = tx.vectors(round.task, number, at_once=most, after=after, limit=most)
+    updates = [KeptUpdate(owner, base64.b64encode(body).decode()) for owner, body in vectors]
+    return KeptUpdatePage(updates, updates[-1].owner if len(updates) == most else None)
+
+
+def _closed_round(tx: Transaction, caller: Caller, task_id: str, number: int) -> Round:
     caller.require("auditor", "operator")
     task = ended_task(tx, caller, task_id)
     round = tx.round(task.id, number)
     if round.closed_ms is None or number == task.card.rounds:
         raise NotFound(f"task {task.id} has no closed round {number}")
-    vectors = tx.vectors(task.id, number, at_once=100)
-    return KeptRound(
-        round=number,
-        request=round.request_hash,
-        model=base64.b64encode(round.model).decode(),
-        updates={owner: base64.b64encode(body).decode() for owner, body in vectors},
-    )
+    return round
 
 
 def reference_of(tx: Transaction, caller: Caller, task_id: str) -> bytes:
@@ -158,6 +200,26 @@ def ended_task(tx: Transaction, caller: Caller, task_id: str) -> Task:
     return task
 
 
+def _findings(
+    rule: EvidenceRule, stored: Sequence[DeviceEvidence], *, after: str, limit: int | None
+) -> tuple[list[DeviceFinding], str | None]:
+    """Return a page of findings, and the place of its last one where more follow."""
+    block, _, owner = after.partition("/")
+    if after and not (owner and block.isdecimal() and block.isascii()):
+        raise InvalidInput(
+            f"after must be a block and an owner, such as 0/owner:ann; found {after}"
+        )
+    rest = [each for each in stored if not after or (each.block, each.owner) > (int(block), owner)]
+    findings: list[DeviceFinding] = []
+    size = 0
+    for each in rest:
+        if findings and (len(findings) == limit or (limit and size > _PAGE_BYTES)):
+            return findings, f"{findings[-1].block}/{findings[-1].owner}"
+        findings.append(_finding(rule, each))
+        size += len(each.document)
+    return findings, None
+
+
 def _finding(rule: EvidenceRule, stored: DeviceEvidence) -> DeviceFinding:
     evidence = evidence_in(stored)
     return DeviceFinding(
@@ -182,6 +244,8 @@ def _summary(
     trained: Sequence[Allocation], blocks: Sequence[BlockResult], *, gone: int, lost: int
 ) -> str:
     """Say what was found, in words that accuse nobody: evidence compares, and knows no reasons."""
+    if not trained:
+        return "No device trained, so that there was nothing to compare."
     if not any(each.stands for each in blocks):
         return (
             "Evidence is void: the updates do not show that the reference records fit enough of "

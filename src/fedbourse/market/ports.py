@@ -292,8 +292,19 @@ class Rounds(Protocol):
         Their vectors are left out.
         """
 
-    def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
-        """Return owners and the vectors of their updates, by name, so many of them in memory."""
+    def vectors(
+        self,
+        task: str,
+        round: int,
+        *,
+        at_once: int,
+        after: str = "",
+        limit: int | None = None,
+    ) -> Iterator[tuple[str, bytes]]:
+        """Return owners and the vectors of their updates, by name, so many of them in memory.
+
+        Only those of owners who come after a name, and so many at most.
+        """
 
     def count_updates(self, task: str, round: int) -> int:
         """Return how many came."""

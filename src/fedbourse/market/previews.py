@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedbourse.errors import Conflict, InvalidGame, InvalidTransfer
-from fedbourse.market.commands.buyer import checked_reserve
+from fedbourse.market.commands.buyer import check_reference, checked_reserve
 from fedbourse.market.commands.training import check_signatures
 from fedbourse.market.lifecycle import Command, after
 from fedbourse.market.offers import choose_reward
@@ -101,6 +101,7 @@ def _shown(effect: _Effect, balance: int, held: int) -> Preview:
 
 
 def _opening(tx: Transaction, task: Task, held: int) -> _Effect:
+    check_reference(tx, task)
     reserve = checked_reserve(tx, task)
     return _Effect(spent=reserve, facts={"reserved_micro": reserve})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbourse.errors import Conflict, NotAllowed
-from fedbourse.market import evidence_report, monitoring, what_if
+from fedbourse.market import evidence_outlook, evidence_report, monitoring, what_if
 from fedbourse.market.commands import access, accounts, payouts
 from fedbourse.market.document_types import FundFacts
 from fedbourse.market.documents import TaskView, allocation_counts, task_documents
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         OwnerPage,
         TaskDocument,
     )
-    from fedbourse.market.evidence_report import EvidenceReport, KeptRound
+    from fedbourse.market.evidence_outlook import EvidenceOutlook
+    from fedbourse.market.evidence_report import EvidenceReport, KeptRound, KeptUpdatePage
     from fedbourse.market.heads import Head
     from fedbourse.market.lifecycle import Command
     from fedbourse.market.log import Event
@@ -238,13 +239,27 @@ class View(TaskView):
 
     # Evidence
 
-    def evidence(self, task: str) -> EvidenceReport:
+    def evidence(self, task: str, *, after: str = "", limit: int | None = None) -> EvidenceReport:
         """Return what evidence found in a task that has ended."""
-        return evidence_report.evidence_report(self._tx, self.authenticated, task)
+        return evidence_report.evidence_report(
+            self._tx, self.authenticated, task, after=after, limit=limit
+        )
+
+    def evidence_outlook(self, task: str) -> EvidenceOutlook:
+        """Return what evidence will be able to tell, before a task is trained."""
+        return evidence_outlook.evidence_outlook(self._tx, self.authenticated, task)
 
     def kept_round(self, task: str, number: int) -> KeptRound:
-        """Return what evidence was computed from in a round."""
+        """Return the model of a closed round, from which evidence was computed."""
         return evidence_report.kept_round(self._tx, self.authenticated, task, number)
+
+    def kept_updates(
+        self, task: str, number: int, *, after: str = "", limit: int = 100
+    ) -> KeptUpdatePage:
+        """Return updates of a closed round, from which evidence was computed."""
+        return evidence_report.kept_updates(
+            self._tx, self.authenticated, task, number, after=after, limit=limit
+        )
 
     def reference(self, task: str) -> bytes:
         """Return the reference records of a task that has ended."""

@@ -115,3 +115,8 @@ def owner_records() -> Allowance:
 def auditor_records() -> Allowance:
     """Return what a person reads of a whole market: millions of transfers."""
     return Allowance("the market's records", 200_000, 2**31, 24 * 3600.0)
+
+
+def kept_round() -> Allowance:
+    """Return what an auditor reads of one round: thousands of updates of a million numbers."""
+    return Allowance("a round that the market kept", 200_000, 2**36, 24 * 3600.0)

@@ -104,9 +104,19 @@ class SqlRounds(BaseTransaction):
         query = select(*_UPDATE).where(_updates(task, round), updates.c.owner > after)
         return [Update(*row) for row in self._run(query.order_by(updates.c.owner).limit(limit))]
 
-    def vectors(self, task: str, round: int, *, at_once: int) -> Iterator[tuple[str, bytes]]:
+    def vectors(
+        self,
+        task: str,
+        round: int,
+        *,
+        at_once: int,
+        after: str = "",
+        limit: int | None = None,
+    ) -> Iterator[tuple[str, bytes]]:
         query: Select[Any] = select(updates.c.owner, updates.c.vector)
-        query = query.where(_updates(task, round)).order_by(updates.c.owner)
+        query = query.where(_updates(task, round)).order_by(updates.c.owner).limit(limit)
+        if after:
+            query = query.where(updates.c.owner > after)
         with self._run(query.execution_options(yield_per=at_once)) as rows:
             yield from rows
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,8 @@ POPULATIONS: Registry[None] = Registry(
 )
 REFERENCE_RECORDS_MIN = 10
 SALT_BYTES = 32
+REFERENCE_BYTES_MAX = 8_000_000
+"""What a market takes of a reference file: 100,000 records of 9 features."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class EvidenceSpec:
             )
         self.rule(1)  # checks alpha, beta and k0
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return it as a plain document."""
+        return asdict(self)
+
     def block_rounds(self, rounds: int) -> int:
         """Return how many rounds pay is held for, in a task of so many rounds."""
         return min(self.hold_rounds or rounds, rounds)
@@ -111,6 +118,12 @@ def reference_file(records: Records, *, salt: bytes | None = None) -> bytes:
     """
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     table = np.column_stack([records.features, records.labels])
+    if SALT_BYTES + 8 * table.size > REFERENCE_BYTES_MAX:
+        most = (REFERENCE_BYTES_MAX - SALT_BYTES) // (8 * table.shape[1])
+        raise InvalidData(
+            f"reference records of {table.shape[1] - 1} features may be at most {most}, which a "
+            f"market takes; found {len(table)}"
+        )
     return salt + table.astype("<f8").tobytes()
 
 

@@ -270,9 +270,13 @@ class Trading:
                 ]
                 if task.card.evidence is not None and task.state in ENDED:
                     closed = range(sum(e.kind == "round" for e in records["events"]))
-                    kept = [view.kept_round(task_id, number) for number in closed]
-                    found = view.evidence(task_id).findings
-                    records["evidence"] = {"findings": found, "rounds": kept}
+                    kept = [
+                        vars(view.kept_round(task_id, number))
+                        | {"updates": _kept_updates(view, task_id, number)}
+                        for number in closed
+                    ]
+                    findings = view.evidence(task_id).findings
+                    records["evidence"] = {"findings": findings, "rounds": kept}
                     reference = view.reference(task_id)
         records = json.loads(canonical(records))
         if "updates" in records:
@@ -301,6 +305,11 @@ class Trading:
     def events(self, task_id: str) -> list:
         with self.store.read() as tx:
             return tx.events(task_id, limit=10_000)
+
+
+def _kept_updates(view: View, task: str, number: int) -> dict[str, str]:
+    updates = view.kept_updates(task, number, limit=100_000).updates
+    return {each.owner: each.vector for each in updates}
 
 
 def trained(tx, task: Task) -> bool:

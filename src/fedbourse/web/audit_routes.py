@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fedbourse.market.document_types import Balance, BalancePage, EntryPage, OwnerPage, UpdatePage
-from fedbourse.market.evidence_report import KeptRound
+from fedbourse.market.evidence_report import KeptRound, KeptUpdatePage
 from fedbourse.market.monitoring import MonitoringPage
 from fedbourse.market.views import View
 from fedbourse.web.dependencies import AuthenticatedDep
@@ -45,11 +45,30 @@ def list_updates(
 
 @router.get("/tasks/{task}/rounds/{number}/kept", response_model=KeptRound, openapi_extra=TOKEN)
 def show_kept_round(context: AuthenticatedDep, task: TaskId, number: RoundNumber) -> Response:
-    """Show a round's model and updates of a task with evidence, once the task has ended.
+    """Show a round's model of a task with evidence, once the task has ended.
 
-    Auditors recompute every score from them, and from the reference records.
+    Auditors recompute every score from it, from the updates, and from the reference records.
     """
-    return context.read(lambda view: view.kept_round(task, number), heavy=True)
+    return context.read(lambda view: view.kept_round(task, number))
+
+
+@router.get(
+    "/tasks/{task}/rounds/{number}/kept/updates",
+    response_model=KeptUpdatePage,
+    openapi_extra=TOKEN,
+)
+def list_kept_updates(
+    context: AuthenticatedDep,
+    task: TaskId,
+    number: RoundNumber,
+    after: AfterName = "",
+    limit: Limit = 100,
+) -> Response:
+    """List a round's updates of a task with evidence, once the task has ended.
+
+    A page holds fewer than the limit where updates are long.
+    """
+    return context.read(lambda view: view.kept_updates(task, number, after=after, limit=limit))
 
 
 @router.get("/tasks/{task}/monitoring", response_model=MonitoringPage, openapi_extra=EITHER)

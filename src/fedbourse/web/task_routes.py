@@ -12,6 +12,7 @@ from fedbourse.market import documents, what_if
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.document_types import TaskDocument, TaskReport
+from fedbourse.market.evidence_outlook import EvidenceOutlook
 from fedbourse.market.evidence_report import EvidenceReport
 from fedbourse.market.parties import Caller
 from fedbourse.market.ports import Transaction
@@ -23,7 +24,7 @@ from fedbourse.web.cards import CardBody
 from fedbourse.web.context import AuthenticatedContext
 from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import BYTES, BYTES_RESPONSES, EITHER, MODEL_RESPONSES, TOKEN
-from fedbourse.web.paths import OwnersAssumed, Rewards, TaskId
+from fedbourse.web.paths import AfterName, Limit, OwnersAssumed, Rewards, TaskId
 from fedbourse.web.strict_route import StrictRoute
 
 router = APIRouter(route_class=StrictRoute, tags=["buyer"])
@@ -85,12 +86,24 @@ def fetch_reference(context: AuthenticatedDep, task: TaskId) -> Response:
 
 
 @router.get("/tasks/{task}/evidence", response_model=EvidenceReport, openapi_extra=EITHER)
-def show_evidence(context: AuthenticatedDep, task: TaskId) -> Response:
+def show_evidence(
+    context: AuthenticatedDep, task: TaskId, after: AfterName = "", limit: Limit = 100
+) -> Response:
     """Show what evidence found, once the task has ended.
 
     To auditors and the operator every device, to an owner its own, to the buyer how many.
     """
-    return context.read(lambda view: view.evidence(task), heavy=True)
+    return context.read(lambda view: view.evidence(task, after=after, limit=limit), heavy=True)
+
+
+@router.get("/tasks/{task}/evidence/outlook", response_model=EvidenceOutlook, openapi_extra=TOKEN)
+def show_evidence_outlook(context: AuthenticatedDep, task: TaskId) -> Response:
+    """Show the buyer, before training, what evidence will be able to tell.
+
+    Below which budget a device cannot be judged; once the task is settled, which part of the pay
+    goes to smaller budgets.
+    """
+    return context.read(lambda view: view.evidence_outlook(task), heavy=True)
 
 
 @router.post("/tasks/{task}/open", response_model=TaskDocument, openapi_extra=TOKEN)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fedbourse.errors import FedbourseError, InvalidData, InvalidFile
 from fedbourse.files.columns import arrow, explained, is_number, listed, refuse_nulls
 from fedbourse.game.columns import FloatArray
+from fedbourse.learning.records import Records
 from fedbourse.learning.sources import Source, from_table, split
 
 KINDS = (".csv", ".parquet", ".npz")
@@ -60,6 +61,33 @@ def load(path: str, label: str | None, *, seed: int, buyer_records: int | None) 
         label=table.label,
         class_names=names,
     )
+
+
+def records_like(source: Source, path: str) -> Records:
+    """Return the records of another file with the columns, classes and scaling of a source."""
+    table = read_table(path, source.label)
+    columns = source.feature_names[:-1]  # the last is the constant 1
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise InvalidFile(
+            f"{path} must have the columns of {source.name}; {listed(missing)} is not among "
+            f"{listed(table.columns)}"
+        )
+    raw = table.raw[:, [table.columns.index(name) for name in columns]]
+    labels = table.labels
+    if source.class_names:
+        numbers = {name: float(number) for number, name in enumerate(source.class_names)}
+        names = [class_name(each) for each in labels.tolist()]
+        other = next((name for name in names if name not in numbers), None)
+        if other is not None:
+            raise InvalidData(
+                f"{path}, column {table.label}: {other!r:.60} is none of the classes of "
+                f"{source.name}, {listed(source.class_names)}"
+            )
+        labels = np.array([numbers[name] for name in names])
+    elif labels.dtype.kind != "f":
+        raise InvalidData(f"{path}, column {table.label}: labels must be numbers")
+    return Records(source.scaling.apply(raw), labels, source.buyer.classes)
 
 
 def read_table(path: str, label: str | None) -> SourceTable:

@@ -23,7 +23,7 @@ from fedbourse.market.records import DeviceEvidence
 from fedbourse.protocol.messages import update_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.evidence import Evidence
@@ -52,7 +52,7 @@ class _Replay:
     """The market's judgements, made again round by round."""
 
     def __init__(self, records: TaskRecords, evidence: Document) -> None:
-        self._records, self._kept = records, evidence["rounds"]
+        self._records, self._rounds_kept = records, evidence["rounds"]
         self._comparison = Comparison.of(records.card, evidence["reference"])
         self._spec = spec_of(records.card)
         self.rounds = [event["body"] for event in records.events if event["kind"] == "round"]
@@ -71,7 +71,7 @@ class _Replay:
             self._stored.setdefault(each["block"], {})[each["owner"]] = stored
         self._now: dict[str, Evidence] = {}
         self._fallen: dict[str, int] = {}
-        self._last: dict[str, FloatArray] = {}
+        self._last = RoundUpdates([], lambda: iter(()))
         self._void = False
         self.lost: set[str] = set()
 
@@ -84,10 +84,8 @@ class _Replay:
         fallen = set()
         if not self._void:
             scales = self._scales
-            added = self._comparison.added(
-                self._now, model, _read(updates), _read(self._last), scales
-            )
-            for owner, evidence in list(added):
+            added = self._comparison.added(self._now, model, updates, self._last, scales)
+            for owner, evidence in added:
                 self._now[owner] = evidence
                 if self._comparison.rule.verdict(evidence) == "dismissed":
                     self._fallen[owner] = number
@@ -97,9 +95,7 @@ class _Replay:
         same(f"whether evidence is void in round {number}", logged["void"], self._void)
         dismissed = 0 if self._void else len(self._fallen)
         same(f"the dismissals by round {number}", logged["dismissed"], dismissed)
-        self._last = {
-            owner: vector for owner, vector in updates.items() if self._void or owner not in fallen
-        }
+        self._last = updates if self._void else _without(updates, fallen)
         if self._spec.ends_block(number, rounds=card.rounds):
             self._end_block(logged)
 
@@ -133,10 +129,13 @@ class _Replay:
             state = "dismissed" if each["owner"] in self.lost else "signed"
             same(f"the state of {each['owner']}", each["state"], state)
 
-    def _round(self, number: int) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Return a round's model and updates, if they are what the log vouches for."""
-        records, evidence = self._records, self._kept[number]
-        model = base64.b64decode(evidence["model"])
+    def _round(self, number: int) -> tuple[FloatArray, RoundUpdates]:
+        """Return a round's model and updates, if they are what the log vouches for.
+
+        Updates are read as they are needed, one after the other, and checked whenever they are.
+        """
+        records, document = self._records, self._rounds_kept[number]
+        model = base64.b64decode(document["model"])
         if number:
             hash = hashlib.sha256(model).hexdigest()
             same(f"the model of round {number}", self.rounds[number - 1]["model_hash"], hash)
@@ -144,27 +143,29 @@ class _Replay:
             start = records.card.build().start(seed=records.card.start_seed)
             same("the first model", model, start.astype("<f8").tobytes())
         hashes = {each["owner"]: each["hash"] for each in records.round_updates[number]}
-        same(f"who sent updates in round {number}", sorted(evidence["updates"]), sorted(hashes))
-        vectors = {}
-        for owner, text in sorted(evidence["updates"].items()):
-            body = base64.b64decode(text)
-            message = update_message(
-                task=records.task["task"],
-                round=number,
-                owner=owner,
-                vector_hash=hashlib.sha256(body).hexdigest(),
-                request=evidence["request"],
-            )
-            same(f"the update of {owner} in round {number}", hashes[owner], digest(message))
-            vectors[owner] = update_numbers(body, dimension=records.card.dimension)
-        return np.frombuffer(model, dtype="<f8"), vectors
+        same(f"who sent updates in round {number}", sorted(document["updates"]), sorted(hashes))
+
+        def read() -> Iterator[tuple[str, FloatArray]]:
+            for owner in sorted(hashes):
+                body = base64.b64decode(document["updates"][owner])
+                message = update_message(
+                    task=records.task["task"],
+                    round=number,
+                    owner=owner,
+                    vector_hash=hashlib.sha256(body).hexdigest(),
+                    request=document["request"],
+                )
+                same(f"the update of {owner} in round {number}", hashes[owner], digest(message))
+                yield owner, update_numbers(body, dimension=records.card.dimension)
+
+        return np.frombuffer(model, dtype="<f8"), RoundUpdates(sorted(hashes), read)
 
 
-def _read(vectors: Mapping[str, FloatArray]) -> RoundUpdates:
+def _without(updates: RoundUpdates, owners: Collection[str]) -> RoundUpdates:
     def read() -> Iterator[tuple[str, FloatArray]]:
-        yield from sorted(vectors.items())
+        return ((owner, vector) for owner, vector in updates.read() if owner not in owners)
 
-    return RoundUpdates(sorted(vectors), read)
+    return RoundUpdates([each for each in updates.owners if each not in owners], read)
 
 
 def _budget(allocation: Document) -> float:

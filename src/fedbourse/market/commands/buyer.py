@@ -74,11 +74,7 @@ def open_task(
             f"{UPFRONT_INCENTIVE}; confirm that you accept this (confirm_upfront, on the command "
             "line --confirm-upfront), or use a card with vesting by-round"
         )
-    if task.card.evidence is not None and not tx.has_reference(task.id):
-        raise Conflict(
-            "the card has evidence, and its reference records are missing; upload them first "
-            "(PUT /v1/tasks/TASK/reference, on the command line task open --reference FILE)"
-        )
+    check_reference(tx, task)
     reserve = checked_reserve(tx, task)
     route = task.buyer, escrow(task.id)
     market.pay(tx, f"{task.id}/escrow", route, reserve, "the whole reward is reserved")
@@ -93,6 +89,15 @@ def open_task(
     task = market.record(tx, task, "opened", body)
     tx.add_opening(place["opening"], task)
     return task
+
+
+def check_reference(tx: Transaction, task: Task) -> None:
+    """Refuse a card with evidence whose reference records are not there."""
+    if task.card.evidence is not None and not tx.has_reference(task.id):
+        raise Conflict(
+            "the card has evidence, and its reference records are missing; upload them first "
+            f"(fedbourse task reference {task.id} FILE, or PUT /v1/tasks/{task.id}/reference)"
+        )
 
 
 def put_reference(
