@@ -14,6 +14,7 @@ from fedbourse.cli.device_options import (
     OpenTask,
     OwnTask,
     deal_document,
+    held_facts,
     open_task,
     own_deal,
     stopped_by_signals,
@@ -178,8 +179,11 @@ def deal_facts(deal: dict[str, Any]) -> dict[str, object]:
             "pay": f"{credits_text(deal['payment_micro'])} credits for {deal['rounds']} rounds",
             "delivered": f"{deal['delivered']} rounds, {deal['receipts']} receipts",
             "earned": f"{credits_text(deal['earned_micro'])} credits",
+            **held_facts(deal),
             "spent": f"{deal['spent']:.6g} rho, which is {losses_text(deal, 'spent_')}",
         }
+        if deal["evidence"]:
+            facts["evidence"] = f"{deal['evidence']['sentence']}; {deal['evidence']['judging']}"
     return facts
 
 
