@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from fedbourse.tasks.evidence import reference_file, reference_hash
 from fedbourse.tasks.held_pay import held_pay
 from fedbourse.tasks.incentives import UPFRONT_INCENTIVE
 
+TUTORIAL = "docs/tutorial/be-paid-for-your-data.md"
 ROUNDS = 6
 LAYOUT = {
     "columns": [{"name": "height", "shift": 170.0, "scale": 10.0}],
@@ -542,6 +544,17 @@ def test_evidence_is_joined_only_by_who_accepts_it_and_the_ledger_shows_held_pay
         each["earned_micro"] - released for each, released in zip(receipts, before, strict=True)
     ]
     assert all(word in cli("device", "ledger", "--folder", ann)[1] for word in ("held", "released"))
+
+
+def test_the_settings_that_the_tutorial_names_are_in_the_folder(cli, tmp_path) -> None:
+    folder, page = tmp_path / "device", Path(__file__).parents[2] / TUTORIAL
+    options = ("--accept-evidence", "any-class-mixture", "--max-held-rounds", 3)
+    made = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", folder, *options)
+    assert cli(*made)[0] == 0
+    limits = json.loads((folder / "device.json").read_text())["limits"]
+    assert (limits["accept_evidence"], limits["max_held_rounds"]) == ("any-class-mixture", 3)
+    for name in ("accept_evidence", "max_held_rounds", options[0], options[2]):
+        assert f"`{name}`" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,10 @@ _DETAILS: dict[str, Callable[[dict[str, Any]], str]] = {
         f"round {event['round']}: REFUSED ({event['reason']}): {event['sentence']}"
     ),
     "unpaid": lambda event: f"round {event['round']}: not paid: {event['sentence']}",
+    "released": lambda event: (
+        f"all held pay is released: {credits_text(event['earned_micro'])} credits are earned"
+    ),
+    "dismissed": lambda event: event["sentence"],
     "unreachable": lambda event: f"{event['sentence']}; trying again",
     "failed": lambda event: f"failed: {event['sentence']}",
     "ended": lambda event: f"the task is {event['outcome']}",
