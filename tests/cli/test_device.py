@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,11 +28,16 @@ from fedbourse.cli import main
 from fedbourse.cli.device_advise import chart
 from fedbourse.cli.device_deals import deal_facts
 from fedbourse.cli.output import print_blocks
+from fedbourse.learning.records import Records
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.privacy.zcdp import epsilon
 from fedbourse.protocol.connection import Connection
+from fedbourse.tasks.card import TaskCard
+from fedbourse.tasks.evidence import reference_file, reference_hash
+from fedbourse.tasks.held_pay import held_pay
 from fedbourse.tasks.incentives import UPFRONT_INCENTIVE
 
+TUTORIAL = "docs/tutorial/be-paid-for-your-data.md"
 ROUNDS = 6
 LAYOUT = {
     "columns": [{"name": "height", "shift": 170.0, "scale": 10.0}],
@@ -229,6 +235,8 @@ def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
         ("--value 1 --lifetime-epsilon 1 --delta 2", "delta must"),
         ("--value 1 --lifetime-cap 1 --max-unpaid-rounds 0", "max_unpaid_rounds must be"),
         ("--value 1 --lifetime-cap 1 --min-price -1", "min_price must be"),
+        ("--value 1 --lifetime-cap 1 --accept-evidence like", "accept-evidence"),
+        ("--value 1 --lifetime-cap 1 --max-held-rounds 0", "max_held_rounds must be"),
         ("--value 1 --lifetime-cap 1 --only-buyer ann", "this is for buyer:NAME"),
         ("--value 1 --lifetime-cap 1 --data nothing.csv", "nothing.csv cannot be read"),
         ("--value 1 --lifetime-cap 1 --data data.txt", "--data must be a .csv"),
@@ -488,6 +496,65 @@ def test_upfront_pay_is_joined_only_by_who_accepts_it(world, refused, cli) -> No
     assert UPFRONT_INCENTIVE in " ".join(err.split())
     out = " ".join(cli("device", "advise", task, "--folder", daring)[1].split())
     assert f"rules of pay {UPFRONT_INCENTIVE}" in out
+
+
+def test_evidence_is_joined_only_by_who_accepts_it_and_the_ledger_shows_held_pay(
+    world, refused, cli
+) -> None:
+    heights = np.random.default_rng(5).normal(size=80)
+    records = Records(np.column_stack([heights, np.ones(80)]), (heights > 0).astype(float), 2)
+    reference = reference_file(records)
+    evidence = {"reference": reference_hash(reference), "records": 80, "hold_rounds": 4}
+    card = world.folder / "evidence.json"
+    card.write_text(json.dumps(TASK_CARD | {"evidence": evidence}))
+    task = world.shell.json("task", "create", card, token=world.buyer)["task"]
+    token = world.buyer.read_text().strip()
+    with Connection(world.market.url, token=token) as connection:
+        connection.put_bytes(f"/v1/tasks/{task}/reference", reference)
+    world.shell.json("task", "open", task, token=world.buyer)
+    code, said = refused("device", "join", task, "--folder", world.device("wary"))
+    assert code == 6
+    assert "accept_evidence is none, and must be any for this card (edit device.json)" in said
+    accepting = ("--accept-evidence", "any", "--max-held-rounds")
+    short = world.device("short", *accepting, 3)
+    assert "max_held_rounds is 3" in refused("device", "join", task, "--folder", short)[1]
+    held = held_pay(TaskCard.of(json.loads(card.read_text())))
+    ann, bob = (world.device(name, *accepting, 4) for name in ("ann", "bob"))
+    advice = world("device", "advise", task, "--folder", ann)
+    assert advice["evidence"]["sentence"] == held.sentence
+    assert advice["best"]["too_small"] is False
+    said = " ".join(cli("device", "advise", task, "--folder", ann)[1].split())
+    assert held.sentence in said
+    assert f"evidence {held.judging(advice['best']['budget'])}" in said
+    err = cli("device", "join", task, "--no-wait", "--folder", ann)[2]
+    assert held.sentence in " ".join(err.split())
+    world("device", "join", task, "--no-wait", "--folder", bob)
+    world.announce(task)
+    with started(("run", "--folder", bob)):
+        (deal,) = world("device", "run", "--folder", ann)["deals"]
+    assert (deal["evidence"]["sentence"], deal["evidence"]["too_small"]) == (held.sentence, False)
+    ledger = world("device", "ledger", task, "--folder", ann)
+    for money in (ledger, ledger["deals"][0]):
+        assert money["held_micro"] == 0  # the task has ended
+        assert money["released_micro"] == money["earned_micro"]
+        assert money["earned_micro"] + money["forfeited_micro"] == deal["payment_micro"]
+    receipts = [each["receipt"]["receipt"] for each in ledger["deals"][0]["updates"]]
+    before = [0] * 4 + [receipts[3]["earned_micro"]] * 2
+    assert [each["held_micro"] for each in receipts] == [
+        each["earned_micro"] - released for each, released in zip(receipts, before, strict=True)
+    ]
+    assert all(word in cli("device", "ledger", "--folder", ann)[1] for word in ("held", "released"))
+
+
+def test_the_settings_that_the_tutorial_names_are_in_the_folder(cli, tmp_path) -> None:
+    folder, page = tmp_path / "device", Path(__file__).parents[2] / TUTORIAL
+    options = ("--accept-evidence", "any-class-mixture", "--max-held-rounds", 3)
+    made = ("device", "init", "--value", 1, "--lifetime-cap", 1, "--folder", folder, *options)
+    assert cli(*made)[0] == 0
+    limits = json.loads((folder / "device.json").read_text())["limits"]
+    assert (limits["accept_evidence"], limits["max_held_rounds"]) == ("any-class-mixture", 3)
+    for name in ("accept_evidence", "max_held_rounds", options[0], options[2]):
+        assert f"`{name}`" in page.read_text()
 
 
 @pytest.mark.parametrize(

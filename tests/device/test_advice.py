@@ -150,3 +150,24 @@ def test_a_minimum_that_is_not_worth_it_is_said() -> None:
     assert "nothing is left" in asked(left=0.0).reason
     assert "worth to you" in asked(value=4.0).reason
     assert asked().reason == ""
+
+
+def evidence(**items):
+    spec = {"reference": "0" * 64, "records": 80, "hold_rounds": 2, **items}
+    return TaskCard.of({**CARD.document, "evidence": spec})
+
+
+def test_advice_says_which_budgets_evidence_cannot_judge() -> None:
+    card = evidence()
+    least = asked(card=card).evidence.least_budget
+    # Every gradient as long as the clipping bound, in each of the two rounds of a block.
+    noise = card.privacy_terms(task="t", budget=least).scale
+    variance = 2 * card.clip**2 / noise**2
+    assert variance == pytest.approx(card.evidence.rule(card.rounds).least_variance, rel=1e-6)
+    advice = asked(card=card, budgets=[least * 0.99, least * 1.01])
+    assert [each.too_small for each in advice.choices if each != advice.best] == [True, False]
+    assert "cannot be judged" in advice.evidence.judging(least * 0.99)
+    assert "may be judged" in advice.evidence.judging(least * 1.01)
+    plain = asked()
+    assert plain.evidence is None
+    assert not any(each.too_small for each in plain.choices)

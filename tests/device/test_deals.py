@@ -119,6 +119,29 @@ def test_the_ledger_adds_up(deals: Deals) -> None:
     assert entry.spent == guard.accounts()[0].spent
 
 
+@pytest.mark.parametrize(
+    ("final", "earned", "held", "forfeited"),
+    [
+        (None, 9, 4, 0),
+        ({"state": "signed", "earned_micro": 9, "held_micro": 0}, 9, 0, 0),
+        ({"state": "dismissed", "earned_micro": 5, "held_micro": 0}, 5, 0, 4),
+    ],
+)
+def test_what_is_held_released_and_forfeited_adds_up(
+    deals: Deals, final, earned, held, forfeited
+) -> None:
+    guard = delivered(deals, 0, 1)
+    deals.put(replace(SIGNED, final=final))
+    receipts = [{"round": 0, "earned_micro": 5, "held_micro": 5},
+                {"round": 1, "earned_micro": 9, "held_micro": 4}]  # fmt: skip
+    for receipt in receipts:
+        signed = {"receipt": receipt, "market_signature": "s"}
+        deals.keep_receipt(SIGNED, int(receipt["round"]), signed)
+    for ledger in (ledger_of(deals, guard), ledger_of(deals, guard).entries[0]):
+        assert (ledger.earned_micro, ledger.held_micro) == (earned, held)
+        assert (ledger.released_micro, ledger.forfeited_micro) == (earned - held, forfeited)
+
+
 def test_the_ledger_shows_what_is_reserved_for_terms_that_are_not_signed_yet(deals: Deals) -> None:
     guard = delivered(deals)
     deals.put(DEAL)  # as after a kill between the two

@@ -67,7 +67,8 @@ def test_pay_before_the_work_needs_the_owners_word() -> None:
 
 @pytest.mark.parametrize(
     "items",
-    [{"accept_upfront": 1}, {"accept_upfront": "yes"},
+    [{"accept_upfront": 1}, {"accept_upfront": "yes"}, {"accept_evidence": "like-reference"},
+     {"accept_evidence": True}, {"max_held_rounds": 0}, {"max_held_rounds": 1.5},
      {"min_price": -1}, {"min_price": float("nan")}, {"min_price": "1"},
      {"refused_data": ("",)}, {"refused_data": (7,)}, {"only_buyers": (" ",)},
      {"refused_data": "health"}, {"only_buyers": "buyer:a"}, {"refused_data": 7}],
@@ -76,3 +77,38 @@ def test_pay_before_the_work_needs_the_owners_word() -> None:
 def test_limits_that_make_no_sense_are_refused(items) -> None:
     with pytest.raises(InvalidInput):
         Limits(**items)
+
+
+def with_evidence(**evidence) -> TaskCard:
+    spec = {"reference": "0" * 64, "records": 100, **evidence}
+    return TaskCard.of({**CARD.document, "evidence": spec})
+
+
+@pytest.mark.parametrize(
+    ("setting", "population", "remedy"),
+    [
+        ("none", "like-reference", "must be any for"),
+        ("any-class-mixture", "like-reference", "must be any for"),
+        ("none", "any-class-mixture", "must be any-class-mixture or any for"),
+    ],
+)
+def test_evidence_needs_the_owners_word(setting, population, remedy) -> None:
+    card = with_evidence(population=population)
+    sentence = f"{population}.*accept_evidence is {setting}, and {remedy}.*device.json"
+    with pytest.raises(Refused, match=sentence) as refusal:
+        Limits(accept_evidence=setting).check_card(card, buyer="buyer:b")
+    assert refusal.value.reason == "evidence"
+    for accepting in ("any", *([population] if population != "like-reference" else [])):
+        Limits(accept_evidence=accepting).check_card(card, buyer="buyer:b")
+    Limits().check_card(CARD, buyer="buyer:b")
+
+
+def test_no_more_rounds_are_held_than_the_owner_allows() -> None:
+    everything, two = with_evidence(), with_evidence(hold_rounds=2)
+    limits = Limits(accept_evidence="any", max_held_rounds=2)
+    sentence = f"pay of up to {CARD.rounds} rounds; max_held_rounds is 2, .* at least {CARD.rounds}"
+    with pytest.raises(Refused, match=sentence) as refusal:
+        limits.check_card(everything, buyer="buyer:b")
+    assert refusal.value.reason == "held"
+    limits.check_card(two, buyer="buyer:b")
+    Limits(accept_evidence="any").check_card(everything, buyer="buyer:b")

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from fedbourse.testing.e2e import device_process, market_process
 from fedbourse.testing.e2e.device_faults import FAULTS
-from fedbourse.testing.e2e.forks import Forks, start_forks
+from fedbourse.testing.e2e.forks import Forks
 from fedbourse.testing.e2e.invariants import InvariantBroken
 from fedbourse.testing.e2e.market_process import DONE
 from fedbourse.testing.e2e.network import CARD, Network, device_accounts
@@ -25,20 +23,6 @@ from fedbourse.testing.e2e.supervised import Supervised
 OWNERS = 2
 STEPS = {"enrol", "create", "joined", "agree", "signed", "charge", "store", "receipt", "close",
          "ended"}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[tuple[Forks, Forks]]:
-    with start_forks(market_process) as markets, start_forks(device_process) as agents:
-        yield markets, agents
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder, in memory if possible: SIGKILL takes no more from it than from a disk."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as made:
-        yield Path(made)
 
 
 @contextmanager

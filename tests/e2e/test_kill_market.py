@@ -9,7 +9,6 @@ that was kept. ``market_process`` says how, ``invariants`` what must hold after 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -40,14 +39,6 @@ WITHOUT_A_NAME = {"scheduler-purge", *START}
 def forks() -> Iterator[Forks]:
     with start_forks(market_process) as running:
         yield running
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder, in memory if possible: SIGKILL takes no more from it than from a disk."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as made:
-        yield Path(made)
 
 
 @contextmanager

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidInput
 from fedbourse.learning.evidence import Evidence, EvidenceRule, Reference, Sums, block_starts
 from fedbourse.learning.reference_gradients import without
+from fedbourse.privacy.noise import ExactNoise, scale_bound
+from fedbourse.privacy.terms import Terms
 
 RULE = EvidenceRule(alpha=0.05, beta=0.05, k0=0.5, rounds=40)
 D, DEVICES = 12, 3000
@@ -44,21 +46,60 @@ def test_a_round_without_data_gains_nothing_in_expectation(
     assert chances @ np.exp(steps) <= 1 + 1e-9
 
 
-@given(
-    scale=st.floats(0.3, 8), size=st.floats(0.01, 3), k0=st.floats(0.05, 1), more=st.floats(0, 4)
-)
-def test_a_round_with_data_loses_no_more_than_the_bound_allows(
-    scale: float, size: float, k0: float, more: float
-) -> None:
-    """E e^(-step of l) <= 1 + the winsor's share, for any gradient that reaches k0 h."""
+ROUND_COST = RULE.dismissal_bound - replace(RULE, rounds=RULE.rounds + 1).dismissal_bound
+"""What one more round lowers the bound of dismissal by: what winsorising may cost."""
+
+
+def round_factor(*, scale: float, size: float, k0: float, share: float) -> float:
+    """Return E e^(-k term + k a - k^2 w / 2) of the proof, for a gradient that is a share of h."""
     points, chances = discrete_gaussian(scale)
     size *= scale
-    gradient = (k0 + more) * size
     steps = [
-        Sums().added((y + gradient) * size, size**2, scale=scale, k=k0).likelihood
+        Sums().added((y + share * size) * size, size**2, scale=scale, k=k0).likelihood
         for y in points.tolist()
     ]
-    assert chances @ np.exp(-np.array(steps)) <= 1 + math.exp(-4.5) + 1e-9
+    w = (size / scale) ** 2
+    return float(chances @ np.exp(-np.array(steps) + k0 * min(share, 1) * w - k0**2 * w))
+
+
+@given(
+    scale=st.floats(0.3, 8), size=st.floats(0.01, 3), k0=st.floats(0.05, 1), share=st.floats(-1, 4)
+)
+@example(scale=8, size=0.6, k0=0.5, share=1)
+def test_a_round_with_data_loses_no_more_than_the_bound_allows(
+    scale: float, size: float, k0: float, share: float
+) -> None:
+    factor = round_factor(scale=scale, size=size, k0=k0, share=share)
+    assert factor <= math.exp(ROUND_COST) + 1e-9
+
+
+@pytest.mark.faults
+def test_a_bound_that_forgets_what_winsorising_costs_would_be_too_high() -> None:
+    assert round_factor(scale=8, size=0.6, k0=0.5, share=1) > 1 + 1e-5
+
+
+@pytest.mark.parametrize("rounds", [1, 40, 1000])
+def test_both_tests_together_dismiss_with_probability_beta_at_most(rounds: int) -> None:
+    """Ville's inequality for each of two tests, at the bound and with the factor of each round."""
+    rule = replace(RULE, rounds=rounds)
+    assert 2 * math.exp(rule.dismissal_bound + rounds * ROUND_COST) <= rule.beta * (1 + 1e-9)
+
+
+@settings(max_examples=30)
+@given(
+    rho=st.floats(1e-4, 1e3),
+    rounds=st.integers(1, 1000),
+    dimension=st.integers(1, 10**5),
+    samples=st.integers(1, 10**6),
+    clip=st.floats(1e-3, 1e3),
+)
+def test_no_device_draws_with_a_larger_scale_than_evidence_counts_on(
+    rho: float, rounds: int, dimension: int, samples: int, clip: float
+) -> None:
+    """The terms' own sigma would be too small: the grid of a device makes its noise larger."""
+    terms = Terms("task", rho, rounds, dimension, samples, clip)
+    (scale,) = ExactNoise([terms]).scales
+    assert terms.scale < scale <= scale_bound(terms)
 
 
 def simulated(gradient_share: float, *, seed: int, budget: float = 1.0) -> dict[str, float]:

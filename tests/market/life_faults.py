@@ -9,7 +9,7 @@ from dataclasses import replace
 from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.game.price_discovery import TickSum
 from fedbourse.ledger import OUTSIDE, Transfer
-from fedbourse.market import lifecycle, log, price_discovery, service, unearned, updates
+from fedbourse.market import evidence, lifecycle, log, price_discovery, service, unearned, updates
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.commands import scheduler
@@ -358,6 +358,39 @@ def upfront_pays_with_each_answer_as_well(patch) -> None:
     patch.setattr(updates, "accept_update", both)
 
 
+def held_pay_is_released_twice(patch) -> None:
+    by_rule = evidence.end_block
+
+    def end_block(market, tx, task):
+        held = [each for each in tx.allocations(task.id) if each.held]
+        decided = by_rule(market, tx, task)
+        for each in held:
+            id = f"{task.id}/{each.owner}/block-{decided['block']}/again"
+            market.pay(tx, id, (OUTSIDE, each.owner), each.held, "")
+        return decided
+
+    for module in (training_commands, buyer_commands):
+        patch.setattr(module, "end_block", end_block)
+
+
+def pay_is_lost_where_evidence_is_void(patch) -> None:
+    by_rule = evidence.end_block
+
+    def end_block(market, tx, task):
+        block = task.card.evidence.block_of(task.round, rounds=task.card.rounds)
+        fell = {
+            e.owner for e in tx.device_evidence(task.id, block) if e.dismissed_round is not None
+        }
+        for each in tx.allocations(task.id):
+            if each.owner in fell:
+                paid = each.earned - each.held
+                tx.judge_allocation(task.id, each.owner, each.state, earned=paid, held=0)
+        return by_rule(market, tx, task)
+
+    for module in (training_commands, buyer_commands):
+        patch.setattr(module, "end_block", end_block)
+
+
 FAULTS = {
     vesting_rounds_up: 5,
     each_payment_is_rounded_down: 0,
@@ -393,5 +426,7 @@ FAULTS = {
     erasure_drops_the_leaf: 1,
     events_forget_the_one_before: 0,
     upfront_pays_with_each_answer_as_well: 11,
+    held_pay_is_released_twice: 6,
+    pay_is_lost_where_evidence_is_void: 6,
 }
 """Each with the number of a life that shows it, which is played first."""

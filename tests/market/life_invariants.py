@@ -52,7 +52,10 @@ class LifeLaws(LifeModel):
         assert sum(paid.values()) + back + fund + left == self.into[box]
         assert left == 0 or sale.state not in ENDED
         assert fund == 0 or sale.unearned != "refund"
-        assert paid == {o: sale.earned(o) for o in sale.pay if sale.earned(o)}
+        due = {owner: sale.earned(owner) - sale.held_pay(owner) for owner in sale.pay}
+        assert paid == {owner: amount for owner, amount in due.items() if amount}
+        if sale.state is State.TRAINING:  # held pay lies in escrow, also what was lost
+            assert left >= sum(map(sale.held_pay, sale.pay)) + sum(sale.lost.values())
         if sale.unearned != "share":
             assert all(amount <= sale.pay[owner] for owner, amount in paid.items())
 
@@ -102,6 +105,7 @@ class LifeLaws(LifeModel):
                 } == sale.decided
                 for allocation in allocations:
                     assert allocation.earned == sale.earned(allocation.owner)
+                    assert allocation.held == sale.held_pay(allocation.owner)
 
     def teardown(self) -> None:
         with self.stack:

@@ -36,6 +36,7 @@ from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
 from fedbourse.tasks.card import Deadlines
 from fedbourse.testing.trading import OPERATOR, best_budget, caller, card, noise
+from market.life_evidence import GRADIENT, REFERENCE, evidence_of
 from market.life_invariants import LifeLaws
 from market.life_model import BUYERS, MAX_RHO, OWNERS, SHORT
 from market.life_sale import Sale
@@ -156,7 +157,10 @@ class Life(LifeLaws):
         self.trading.time_ms += 1  # ids follow time, and so does the order of what is due
         vesting = "upfront" if pays == "upfront" else "by-round"
         unearned = "fund" if pays == "upfront" else pays
+        evidence = evidence_of(dice) if pays == "fund" else None
         wanted = card(
+            evidence=evidence,
+            samples=2000 if evidence else 20,  # one round shows who has data, where pay is not tiny
             reward=reward / 1e6,
             vesting=vesting,
             unearned=unearned,
@@ -167,6 +171,9 @@ class Life(LifeLaws):
             deadlines=Deadlines(review_s=review),
         )
         task = self.attempt(None, buyer_commands.create, BUYERS[who], wanted)
+        if evidence:
+            put, buyer = buyer_commands.put_reference, BUYERS[who]
+            self.attempt(None, put, buyer, task.id, content=REFERENCE)
         self.sales.append(
             Sale(
                 task.id,
@@ -178,6 +185,10 @@ class Life(LifeLaws):
                 least,
                 review_ms=review * 1000,
                 least_total=least_total,
+                evidence=evidence,
+                hollow=frozenset(
+                    name for place, name in enumerate(self.names) if dice >> place & 8
+                ),
             )
         )
         steps = {
@@ -444,7 +455,13 @@ class Life(LifeLaws):
             return
         round = sale.round + {"next round": 1, "last round": -1}.get(said, 0)
         budget = allocation.budget if allocation is not None and allocation.budget else 1.0
-        body = noise(task, budget, f"{owner.name} {round} {said == 'other'}")
+        with_data = sale.evidence and owner.name not in sale.hollow
+        body = noise(
+            task,
+            budget,
+            f"{owner.name} {round} {said == 'other'}",
+            gradient=GRADIENT if with_data else 0.0,
+        )
         if said in ("short", "zeros", "nan"):
             body = {"short": body[:-8], "zeros": bytes(24), "nan": b"\xff" * 24}[said]
         before = sale.updates.get((round, owner.name))
@@ -467,8 +484,10 @@ class Life(LifeLaws):
         receipt = self.attempt(refused, updates.accept_update, owner.caller, sale.id, **options)
         if refused is None:
             sale.updates[round, owner.name] = body, receipt
-            self.move(escrow(sale.id), owner.name, sale.earned(owner.name) - earned)
+            if not sale.evidence:
+                self.move(escrow(sale.id), owner.name, sale.earned(owner.name) - earned)
             assert receipt["receipt"]["earned_micro"] == sale.earned(owner.name)
+            assert receipt["receipt"]["held_micro"] == sale.held_pay(owner.name)
             for again in ("right", "next round"):
                 self.answer_one(sale, owner, again)
 

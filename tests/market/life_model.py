@@ -17,6 +17,7 @@ from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
 from fedbourse.protocol.keys import SigningKey
 from fedbourse.testing.trading import Trading, caller
+from market.life_evidence import HeldPay
 from market.life_sale import PLANS_MS, TICK_MS, TICKS_MAX, Sale, largest_remainder
 
 BUYERS = [caller("buyer:acme"), caller("buyer:bell")]
@@ -58,6 +59,7 @@ class LifeModel(RuleBasedStateMachine):
         self.trading = Trading(self.stack.enter_context(open_store()))
         self.owners = self.trading.owners(1.0, 1.1, 1.3, 1.9)
         self.names = [owner.name for owner in self.owners]
+        self.held_pay = HeldPay(self.trading, self.move)
         self.forger = SigningKey.generate()
         self.payments = Received()
         self.money: defaultdict[str, int] = defaultdict(int)
@@ -86,7 +88,7 @@ class LifeModel(RuleBasedStateMachine):
                 self.move(box, owner, bonus)
                 absent -= bonus
         if sale.unearned != "refund":
-            self.move(box, FUND, absent)
+            self.move(box, FUND, absent + sum(sale.lost.values()))
         self.move(box, sale.buyer, self.money[box])
 
     def can_open(self, sale: Sale) -> type[FedbourseError] | None:
@@ -139,6 +141,8 @@ class LifeModel(RuleBasedStateMachine):
                 self.move(escrow(sale.id), owner, amount)
 
     def now_cancelled(self, sale: Sale) -> None:
+        if sale.state is State.TRAINING and sale.evidence:
+            self.held_pay.cancel(sale)
         self.empty_escrow(sale)
         sale.state, sale.deadline = State.CANCELLED, None
         sale.tick_ends = sale.review_ends = None
@@ -149,6 +153,8 @@ class LifeModel(RuleBasedStateMachine):
             failed = self.can_announce(sale) is not None
             (self.now_cancelled if failed else self.now_announced)(sale)
         elif sale.state is State.TRAINING:
+            if sale.evidence:
+                self.held_pay.close_round(sale)
             sale.round += 1
             sale.deadline = self.now + 300_000
             if sale.round == sale.rounds:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from fedbourse.market.records import State
+
+if TYPE_CHECKING:
+    from fedbourse.tasks.evidence import EvidenceSpec
 
 CONVERGED = 1e-6
 TICKS_MAX = 60
@@ -27,6 +31,9 @@ class Sale:
     least: int
     review_ms: int
     least_total: float
+    evidence: EvidenceSpec | None = None
+    hollow: frozenset = frozenset()
+    """Who sends noise alone to a task with evidence."""
     state: State = State.DRAFT
     deadline: int | None = None
     totals: list = field(default_factory=list)
@@ -46,6 +53,12 @@ class Sale:
     pay: dict = field(default_factory=dict)
     decided: dict = field(default_factory=dict)
     bonus: dict = field(default_factory=dict)
+    released: dict = field(default_factory=dict)
+    """Of a task with evidence: owner: what left escrow when blocks ended"""
+    fallen: set = field(default_factory=set)
+    """Who is dismissed in the open block"""
+    lost: dict = field(default_factory=dict)
+    """owner: the held pay that it lost when its block ended"""
     trained: bool = False
     round: int = 0
     updates: dict = field(default_factory=dict)
@@ -151,11 +164,16 @@ class Sale:
         return int(Fraction(self.pay[owner] * rounds, self.rounds))
 
     def earned(self, owner: str) -> int:
-        if not self.trained or self.decided[owner] != "signed":
+        if not self.trained or self.decided[owner] not in ("signed", "dismissed"):
             return 0
         if self.vesting == "upfront":
             return self.pay[owner]
-        return self.vested(owner, self.count(owner)) + self.bonus.get(owner, 0)
+        vested = self.vested(owner, self.count(owner))
+        return vested + self.bonus.get(owner, 0) - self.lost.get(owner, 0)
+
+    def held_pay(self, owner: str) -> int:
+        """What is earned and not released."""
+        return self.earned(owner) - self.released.get(owner, 0) if self.evidence else 0
 
     def absent_pay(self) -> int:
         """What closed rounds would have brought those who did not deliver them."""

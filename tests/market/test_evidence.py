@@ -166,6 +166,20 @@ def test_a_device_that_was_honest_at_first_loses_the_block_in_which_it_stops(tra
     assert all(check.passed for check in checks), checks
 
 
+@pytest.mark.parametrize("junk", [1, 3])
+def test_an_update_that_weighed_nothing_is_left_out_of_the_next_blocks_echo_test(
+    trading, junk
+) -> None:
+    """Here every device without data falls in the last round of a block."""
+    owners = trading.owners(0.2, *VALUES)
+    task = trading.in_training(owners, **changes(hold_rounds=1))
+    task = trained(trading, task, owners, without_data=range(junk))
+    gone = {name for name, state in states(trading, task).items() if state == "dismissed"}
+    assert gone == {owner.name for owner in owners[:junk]}
+    checks = trading.verified(task.id)
+    assert all(check.passed for check in checks), checks
+
+
 # What an auditor finds out
 
 

@@ -52,6 +52,10 @@ def init(
     refuse_data: Annotated[list[str] | None, Many] = None,
     only_buyer: Annotated[list[str] | None, Many] = None,
     accept_upfront: Annotated[bool, Parameter(negative=(), group=_RULES)] = False,
+    accept_evidence: Annotated[
+        Literal["none", "any-class-mixture", "any"], Parameter(group=_RULES)
+    ] = "none",
+    max_held_rounds: Annotated[Whole | None, Parameter(group=_RULES)] = None,
     noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
     update_format: Annotated[Literal["float64", "float32"], Parameter(group=DEVICE)] = "float64",
     max_unpaid_rounds: Annotated[Whole, Parameter(group=_PRIVACY)] = 1,
@@ -95,12 +99,18 @@ def init(
     accept_upfront
         Join tasks that pay everything before round 0 too. In them an owner that delivers nothing
         keeps all of its pay, and can outbid you for the same reward.
+    accept_evidence
+        Join tasks that hold pay until updates have been compared with the buyer's records: none of
+        them; any-class-mixture, which dismiss no owner for its mixture of classes; or any.
+    max_held_rounds
+        Refuse tasks that hold the pay of more rounds than this; any number by default.
     noise
         exact, which is proven; or fast, for models with a million parameters, which is not proven.
     update_format
         How updates are sent; float32 takes half the bytes.
     max_unpaid_rounds
-        How many updates of a task may be without a receipt before the device sends no more.
+        How many updates of a task may be without a receipt before the device sends no more. Held
+        pay has a receipt: --max-held-rounds limits that.
     """
     from fedbourse.device import Agent, DeviceSettings, Limits
 
@@ -117,6 +127,10 @@ def init(
             refused_data=tuple(refuse_data or ()),
             only_buyers=tuple(party_named(name, kind="buyer") for name in only_buyer or ()),
             accept_upfront=accept_upfront,
+            accept_evidence=accept_evidence,
+            max_held_rounds=None
+            if max_held_rounds is None
+            else whole_number("max_held_rounds", max_held_rounds, at_least=1),
         ),
     )
     with Agent.create(device.folder, settings, separate_cap=separate_cap) as agent:

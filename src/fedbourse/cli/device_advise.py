@@ -89,6 +89,7 @@ def _in_words(task: str, advice: Advice, check: DataCheck | None) -> Blocks:
         if not best.budget
         else f"{best.budget:.6g} rho for {best.pay:.6f} credits, {losses_text(asdict(best))}",
         "rules of pay": advice.incentive,
+        **_evidence(advice),
         "cap": f"{advice.left:.6g} rho is left of it",
         "records": "an application brings them"
         if check is None
@@ -97,6 +98,13 @@ def _in_words(task: str, advice: Advice, check: DataCheck | None) -> Blocks:
         "factor e^epsilon whether a record was among yours",
         **NOTES,
     }
+
+
+def _evidence(advice: Advice) -> dict[str, str]:
+    """Return whether what is best to sell can be judged, where the card has evidence."""
+    if advice.evidence is None or not advice.best.budget:
+        return {}
+    return {"evidence": advice.evidence.judging(advice.best.budget)}
 
 
 def chart(advice: Advice, *, encoding: str) -> list[str]:

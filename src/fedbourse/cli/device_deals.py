@@ -14,6 +14,7 @@ from fedbourse.cli.device_options import (
     OpenTask,
     OwnTask,
     deal_document,
+    held_facts,
     open_task,
     own_deal,
     stopped_by_signals,
@@ -178,8 +179,11 @@ def deal_facts(deal: dict[str, Any]) -> dict[str, object]:
             "pay": f"{credits_text(deal['payment_micro'])} credits for {deal['rounds']} rounds",
             "delivered": f"{deal['delivered']} rounds, {deal['receipts']} receipts",
             "earned": f"{credits_text(deal['earned_micro'])} credits",
+            **held_facts(deal),
             "spent": f"{deal['spent']:.6g} rho, which is {losses_text(deal, 'spent_')}",
         }
+        if deal["evidence"]:
+            facts["evidence"] = f"{deal['evidence']['sentence']}; {deal['evidence']['judging']}"
     return facts
 
 
@@ -217,6 +221,10 @@ _DETAILS: dict[str, Callable[[dict[str, Any]], str]] = {
         f"round {event['round']}: REFUSED ({event['reason']}): {event['sentence']}"
     ),
     "unpaid": lambda event: f"round {event['round']}: not paid: {event['sentence']}",
+    "released": lambda event: (
+        f"all held pay is released: {credits_text(event['earned_micro'])} credits are earned"
+    ),
+    "dismissed": lambda event: event["sentence"],
     "unreachable": lambda event: f"{event['sentence']}; trying again",
     "failed": lambda event: f"failed: {event['sentence']}",
     "ended": lambda event: f"the task is {event['outcome']}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,8 @@ from cyclopts import Group, Parameter
 from fedbourse.cli.server_options import checked_task
 from fedbourse.errors import NotFound
 from fedbourse.privacy.loss import PrivacyLoss, losses_text
+from fedbourse.tasks.held_pay import held_pay
+from fedbourse.units import credits_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,7 +147,36 @@ def deal_document(agent: Agent, entry: SpendEntry) -> dict[str, Any]:
         "reserved": float(entry.reserved),
         "payment_micro": deal.payment,
         "earned_micro": entry.earned_micro,
+        "held_micro": entry.held_micro,
+        "released_micro": entry.released_micro,
+        "forfeited_micro": entry.forfeited_micro,
+        "evidence": evidence_document(deal, entry.budget),
     }
+
+
+def evidence_document(deal: Deal, budget: float) -> dict[str, Any] | None:
+    """Return what a deal's evidence means for its pay, and for the budget where one is sold."""
+    held = held_pay(deal.card)
+    if held is None:
+        return None
+    judging = held.judging(budget) if budget else ""
+    return {**asdict(held), "too_small": held.is_too_small(budget), "judging": judging}
+
+
+def held_facts(money: dict[str, Any]) -> dict[str, str]:
+    """Return what of the pay is held and what of it was lost, where there is any."""
+    held, lost = money["held_micro"], money["forfeited_micro"]
+    facts = {}
+    if held:
+        facts["held"] = (
+            f"{credits_text(held)} credits of it, as the last receipts say; "
+            f"{credits_text(money['released_micro'])} are released"
+        )
+    if lost:
+        facts["forfeited"] = (
+            f"{credits_text(lost)} credits besides, which were held and went to the market's fund"
+        )
+    return facts
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from fedbourse.cli.device_options import (
     DeviceOptions,
     OwnTask,
     deal_document,
+    held_facts,
     lifetime_document,
     lifetime_text,
     market_of,
@@ -70,6 +71,9 @@ def _ledger(agent: Agent, only: str | None) -> dict[str, Any]:
         "reserved": float(ledger.reserved),
         "left": agent.left,
         "earned_micro": ledger.earned_micro,
+        "held_micro": ledger.held_micro,
+        "released_micro": ledger.released_micro,
+        "forfeited_micro": ledger.forfeited_micro,
         "delta": DELTA,
         "deals": deals,
         "elsewhere": [
@@ -124,12 +128,13 @@ def _ledger_blocks(ledger: dict[str, Any]) -> Blocks:
                 "delivered": "{receipts}/{rounds}",
                 **spent,
                 "earned": "{earned_micro:credits}",
+                **(_HELD if any(deal["evidence"] for deal in ledger["deals"]) else {}),
             },
         )
         yield ""
     for deal in ledger["deals"]:
         if deal.get("updates"):  # of one task
-            yield table(deal["updates"], _UPDATES)
+            yield table(deal["updates"], _UPDATES | (_HELD_SO_FAR if deal["evidence"] else {}))
             yield ""
     if ledger["elsewhere"]:
         yield table(
@@ -145,6 +150,7 @@ def _ledger_blocks(ledger: dict[str, Any]) -> Blocks:
     share = ledger["spent"] / ledger["lifetime_cap"]
     yield {
         "earned": f"{credits_text(ledger['earned_micro'])} credits, by the receipts here",
+        **held_facts(ledger),
         "spent": f"{ledger['spent']:.6g} rho, {share:.1%} of the cap's rho; "
         f"{losses_text(ledger, 'spent_')}",
         "promised": f"{ledger['reserved']:.6g} rho, not spent yet",
@@ -177,6 +183,18 @@ def _signature(update: dict[str, Any]) -> str:
     return f"{receipt['market_signature'][:12]}..." if receipt else "-"
 
 
+def _held(update: dict[str, Any]) -> str:
+    receipt = update["receipt"]
+    return credits_text(receipt["receipt"]["held_micro"]) if receipt else ""
+
+
+_HELD: dict[str, Column] = {
+    "held": "{held_micro:credits}",
+    "released": "{released_micro:credits}",
+    "forfeited": "{forfeited_micro:credits}",
+}
+"""Of earned, held and released add up; what is forfeited comes on top."""
+_HELD_SO_FAR: dict[str, Column] = {"held of it": _held}
 _UPDATES: dict[str, Column] = {
     "round": "{round}",
     "update": "{hash:.12}...",

@@ -11,6 +11,7 @@ from fedbourse.errors import InvalidInput
 from fedbourse.game import Uniform, equilibrium, share_at
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.protocol.bounds import OWNERS_MAX
+from fedbourse.tasks.held_pay import held_pay
 from fedbourse.tasks.incentives import incentive
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, number
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fedbourse.tasks.card import TaskCard
+    from fedbourse.tasks.held_pay import HeldPay
 
 _STEPS = 12
 
@@ -39,6 +41,8 @@ class BudgetChoice:
     """The part of the lifetime cap, in rho."""
     utility: float
     """Pay less what the privacy is worth to the owner, in credits."""
+    too_small: bool
+    """Whether evidence surely cannot judge a device with this budget; False without evidence."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class Advice:
     reason: str
     """Why nothing is best to sell, in words; empty where something is."""
     incentive: str
-    """What the card's rules of pay invite others to do."""
+    """What the card's rules of pay invite others to do, and what of the pay is held."""
+    evidence: HeldPay | None
+    """What is held, until when, and how likely it is lost; None where the card has no evidence."""
 
 
 def advise(
@@ -72,7 +78,7 @@ def advise(
 ) -> Advice:
     """Return what budgets would earn in a task as it stands."""
     reward, others, basis = _offer(card, task, value)
-    most = min(card.max_rho, left)
+    most, evidence = min(card.max_rho, left), held_pay(card)
 
     def choice(budget: float) -> BudgetChoice:
         pay = reward * budget / (budget + others) if budget else 0.0
@@ -84,6 +90,7 @@ def advise(
             epsilon_whole_owner=loss.document()["epsilon_whole_owner"],
             cap_share=budget / lifetime_cap,
             utility=pay - value * budget,
+            too_small=evidence is not None and evidence.is_too_small(budget),
         )
 
     # The root of d/dr (R r/(r+Q) - v r) = 0; utility falls to both sides of it.
@@ -98,7 +105,7 @@ def advise(
         budgets = [step for step in steps if step >= card.min_budget] if top else []
     budgets = sorted({*(number("budget", b, at_least=0) for b in budgets), best.budget})
     choices = tuple(map(choice, budgets))
-    return Advice(reward, others, choices, best, left, basis, reason, incentive(card))
+    return Advice(reward, others, choices, best, left, basis, reason, incentive(card), evidence)
 
 
 def _no_sale(card: TaskCard, *, reply: float, most: float, best: BudgetChoice) -> str:

@@ -37,7 +37,14 @@ class SpendEntry:
     earned_micro: int
     """What receipts say; at the end of a task with evidence, what the market says."""
     held_micro: int
-    """The part of it that is held until evidence is decided on."""
+    """The part of it that is held until evidence is decided on, as far as receipts say."""
+    forfeited_micro: int
+    """What receipts say beyond what was earned: held pay that was lost at the end."""
+
+    @property
+    def released_micro(self) -> int:
+        """What was earned and is not held."""
+        return self.earned_micro - self.held_micro
 
     @property
     def samples(self) -> int:
@@ -90,6 +97,16 @@ class Ledger:
         """What of that is held."""
         return sum(entry.held_micro for entry in self.entries)
 
+    @property
+    def released_micro(self) -> int:
+        """What of that is not held."""
+        return sum(entry.released_micro for entry in self.entries)
+
+    @property
+    def forfeited_micro(self) -> int:
+        """What receipts say beyond that, and was lost."""
+        return sum(entry.forfeited_micro for entry in self.entries)
+
 
 def ledger_of(deals: Deals, guard: Filter) -> Ledger:
     """Return the ledger of a device's deals and its filter's accounts."""
@@ -122,6 +139,7 @@ def _entry(deal: Deal, deals: Deals, accounts: list[Account]) -> SpendEntry:
         receipts=len(receipts),
         earned_micro=_earned(money),
         held_micro=int(money["held_micro"] or 0),
+        forfeited_micro=max(0, _earned(receipt) - _earned(money)),
     )
 
 

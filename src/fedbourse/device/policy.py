@@ -97,19 +97,21 @@ class Limits:
     def _check_evidence(self, card: TaskCard) -> None:
         if card.evidence is None:
             return
-        held = card.evidence.block_rounds(card.rounds)
-        if self.accept_evidence not in ("any", card.evidence.population):
+        held, population = card.evidence.block_rounds(card.rounds), card.evidence.population
+        accepted_by = [name for name in EVIDENCE_ACCEPTED if name in (population, "any")]
+        if self.accept_evidence not in accepted_by:
             raise Refused(
                 "evidence",
                 f"the card holds pay for {held} rounds and compares updates with the buyer's "
-                f"records ({card.evidence.population}); the owner's settings accept "
-                f"{self.accept_evidence} (accept_evidence)",
+                f"records ({population}); accept_evidence is {self.accept_evidence}, and must be "
+                f"{' or '.join(accepted_by)} for this card (edit device.json)",
             )
         if self.max_held_rounds is not None and held > self.max_held_rounds:
             raise Refused(
                 "held",
-                f"the card holds the pay of up to {held} rounds; the owner's settings allow "
-                f"{self.max_held_rounds} (max_held_rounds)",
+                f"the card holds the pay of up to {held} rounds; max_held_rounds is "
+                f"{self.max_held_rounds}, and must be null or at least {held} for this card (edit "
+                "device.json)",
             )
 
     def check_terms(

@@ -180,8 +180,7 @@ def judge_round(tx: Transaction, task: Task, parameters: FloatArray) -> Judgemen
     scales = {name: comparison.scale(present(each.budget)) for name, each in trained.items()}
     before = {name: evidence_in(each) for name, each in stored.items()}
     updates = _updates(tx, task, task.round)
-    out = {each.owner for each in stored.values() if each.dismissed_round == task.round - 1}
-    last = _updates(tx, task, task.round - 1, without=out)
+    last = _updates(tx, task, task.round - 1, without=_weightless(tx, task, task.round - 1))
     fallen = set()
     for owner, evidence in comparison.added(before, parameters, updates, last, scales):
         falls = comparison.rule.verdict(evidence) == "dismissed"
@@ -282,6 +281,15 @@ def leaf_of(stored: DeviceEvidence) -> str:
             "dismissed_round": stored.dismissed_round,
         }
     )
+
+
+def _weightless(tx: Transaction, task: Task, round: int) -> set[str]:
+    """Return whose updates of a closed round moved no model: who fell in it, unless all counted."""
+    block = spec_of(task.card).block_of(round, rounds=task.card.rounds)
+    if task.void_block == block:
+        return set()
+    stored = tx.device_evidence(task.id, block)
+    return {each.owner for each in stored if each.dismissed_round == round}
 
 
 def _updates(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedbourse.tasks.held_pay import held_pay
+
 if TYPE_CHECKING:
     from fedbourse.tasks.card import TaskCard
 
@@ -72,25 +74,5 @@ def incentive_of(*, vesting: str, unearned: str) -> str:
 def incentive(card: TaskCard) -> str:
     """Return what a card's rules of pay invite, and what of the pay is held."""
     sentence = incentive_of(vesting=card.vesting, unearned=card.unearned)
-    return f"{sentence}; {holding(card)}" if card.evidence else sentence
-
-
-def holding(card: TaskCard) -> str:
-    """Return what a card with evidence holds, until when, and how likely it is lost."""
-    evidence = card.evidence
-    if evidence is None:
-        return ""
-    block = evidence.block_rounds(card.rounds)
-    until = "until the end" if block == card.rounds else f"for {block} rounds at a time"
-    chance = f"with a probability of at most {evidence.beta:.2g}"
-    whose = (
-        f"an owner of any mixture of the buyer's classes loses it {chance}"
-        if evidence.population == "any-class-mixture"
-        else f"an owner whose records are like the buyer's loses it {chance}, one whose records "
-        "differ much may lose it more often"
-    )
-    return (
-        f"pay is held {until}, while updates are compared with {evidence.records} of the buyer's "
-        "own records: a device whose updates do not follow them is asked no more, and the pay "
-        f"that is held for it goes to the market's fund; {whose}"
-    )
+    held = held_pay(card)
+    return sentence if held is None else f"{sentence}; {held.sentence}"

@@ -52,10 +52,14 @@ class Life:
     tasks: tuple[str, ...]
     places: tuple[str, ...] = ()
     """Where each step is struck: before its COMMIT, after it."""
+    only: tuple[str, ...] = ()
+    """The kinds of steps that are struck; all of them if there is none."""
     named: bool = False
     """Whether writes carry keys that say what they are; else they are random, as always."""
     fault: str = ""
     """What the device does wrong on purpose (``device_faults``)."""
+    deviation: str = ""
+    """What it sends instead of its records' gradient (``deviations``)."""
     lifetime_cap: float = 100.0
     declines: bool = False
     """Whether its owner declines all terms, so that the price is discovered again."""
@@ -65,7 +69,7 @@ class Steps:
     """Follows all transactions of this process, and strikes them."""
 
     def __init__(self, life: Life) -> None:
-        self._places = life.places
+        self._places, self._only = life.places, life.only
         path = Path(life.folder) / STEPS
         self._struck = {(line["step"], line["place"]) for line in read_lines(path)}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -96,6 +100,8 @@ class Steps:
 
     def come_to(self, step: str, place: str) -> None:
         """Come to a place of a step, and die there where that has not happened yet."""
+        if self._only and step.partition("/")[0] not in self._only:
+            return
         if place in self._places and (step, place) not in self._struck:
             os.write(self._file, json.dumps({"step": step, "place": place}).encode() + b"\n")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -166,6 +172,7 @@ def live(life: Life) -> None:
     """Enrol, join, and answer until all tasks have ended."""
     from fedbourse.device import Agent, DeviceSettings, Limits
     from fedbourse.errors import Refused
+    from fedbourse.testing.e2e.deviations import DEVIATIONS
     from fedbourse.testing.e2e.device_faults import FAULTS
 
     class Declines(Limits):
@@ -176,8 +183,10 @@ def live(life: Life) -> None:
     _listen(life)
     if life.fault:
         FAULTS[life.fault]()
+    if life.deviation:
+        DEVIATIONS[life.deviation]()
     folder = Path(life.folder) / "device"
-    limits = Declines() if life.declines else Limits()
+    limits = Declines() if life.declines else Limits(accept_evidence="any")
     options: dict[str, Any] = {
         "data": lambda card: records(life.seat),
         "policy": limits,
@@ -241,6 +250,7 @@ def main() -> None:
     """Start devices and say how they ended, as the lines of standard input say."""
     for lazily in (
         "cryptography.hazmat.primitives.serialization",
+        "fedbourse.testing.e2e.deviations",
         "fedbourse.testing.e2e.device_faults",
         "encodings.idna",
         "fedbourse.device",

@@ -86,6 +86,34 @@ def marks_payouts_before_it_hands_them_over() -> None:
     payouts._begin = begin  # type: ignore[assignment]
 
 
+def releases_held_pay_in_a_second_transaction() -> None:
+    """Decide on a block of rounds first, and release its held pay with the next round."""
+    from fedbourse.market.commands import training
+
+    commands: Any = training
+    close_round, end_block = commands.close_round, commands.end_block
+    owed: list[Any] = []
+
+    class Deferring:
+        def __init__(self, tx: Any) -> None:
+            self._tx = tx
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._tx, name)
+
+        def post(self, transfers: Any, *, at_ms: int) -> None:
+            owed.extend(transfers)
+
+    def end_block_and_owe(market: Any, tx: Any, task: Any) -> Any:
+        return end_block(market, Deferring(tx), task)
+
+    def pay_and_close_round(market: Any, tx: Any, task: str) -> Any:
+        tx.post([owed.pop() for _ in range(len(owed))], at_ms=market.now_ms())
+        return close_round(market, tx, task)
+
+    commands.end_block, commands.close_round = end_block_and_owe, pay_and_close_round
+
+
 def _replace_carry_out(other: Any) -> None:
     from fedbourse.web import context
 
@@ -101,3 +129,6 @@ FAULTS = {
         marks_payouts_before_it_hands_them_over,
     )
 }
+"""What shows in any trade."""
+EVIDENCE_FAULTS = {fault.__name__: fault for fault in (releases_held_pay_in_a_second_transaction,)}
+"""What shows only where pay is held."""

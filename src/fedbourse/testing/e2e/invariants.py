@@ -130,6 +130,7 @@ def _tasks(records: Records) -> Iterable[str]:
         for violation in (
             *_log(task, grouped["events"][id]),
             *_settled(task, allocations, updates, grouped["exits"][id]),
+            *_earned(task, allocations, updates),
             *_money(
                 task,
                 allocations,
@@ -171,21 +172,45 @@ def _settled(
             yield f"{owner} delivered {counts[owner]} rounds, and its allocation says {delivered}"
 
 
+def _earned(task: Row, allocations: list[Row], updates: list[Row]) -> Iterable[str]:
+    """What allocations say was earned, and held: by delivered rounds, and by blocks of evidence."""
+    card = json.loads(task["card"])
+    rounds, block = card["rounds"], 0
+    if card["evidence"]:
+        block = min(card["evidence"]["hold_rounds"] or rounds, rounds)
+    open_block = task["round"] // block if block and task["state"] == "training" else rounds
+    delivered = _grouped(updates, "owner")
+    for each in allocations:
+        owner, count = each["owner"], each["delivered"]
+        blocks = [row["round"] // block for row in delivered[owner]] if block else []
+
+        def pay(count: int, payment: int = each["payment"]) -> int:
+            return payment * count // rounds
+
+        before = pay(sum(number < open_block for number in blocks))
+        held, due = (pay(count) - before if block else 0), pay(count)
+        if each["state"] == "dismissed" and max(blocks, default=0) < open_block:
+            # It was dismissed in the block of its last update, and that one was decided on.
+            due = pay(sum(number < max(blocks) for number in blocks))
+        if each["earned"] != due:
+            yield f"{owner} has earned {each['earned']}, and delivered rounds bring {due}"
+        if each["held"] != held:
+            yield f"{owner} has {each['held']} held, and its open block brings {held}"
+
+
 def _money(
     task: Row, allocations: list[Row], moves: list[Row], held: int, *, opened: bool
 ) -> Iterable[str]:
     card = json.loads(task["card"])
-    rounds, reserve = card["rounds"], round(card["reward"] * 1e6) if opened else 0
+    reserve = round(card["reward"] * 1e6) if opened else 0
     by_end: defaultdict[str, int] = defaultdict(int)
     for move in moves:
         name = move["id"].partition("/")[2]
         by_end[name.rpartition("/")[0] or name] += move["amount"]
-    due = {each["owner"]: each["payment"] * each["delivered"] // rounds for each in allocations}
+    due = {each["owner"]: each["earned"] - each["held"] for each in allocations}
     paid = {name: amount for name, amount in by_end.items() if name.startswith("owner:")}
     if paid != {owner: amount for owner, amount in due.items() if amount}:
-        yield f"owners were paid {paid}, and have earned {due}"
-    if due != {each["owner"]: each["earned"] for each in allocations}:
-        yield "allocations do not say what their owners have earned"
+        yield f"owners were paid {paid}, and have earned {due} that is not held"
     if by_end["escrow"] != reserve:
         yield f"escrow took in {by_end['escrow']}, and R is {reserve}"
     left = reserve - sum(paid.values()) - by_end["refund"] - by_end["fund"]

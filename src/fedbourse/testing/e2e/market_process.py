@@ -214,11 +214,11 @@ def _live(life: Life, tell: int, routes: Any) -> None:
     from fedbourse.app import server as bootstrap_market
     from fedbourse.app.server import MarketSettings, Ready, serve_market
     from fedbourse.market.service import Market
-    from fedbourse.testing.e2e.faults import FAULTS
+    from fedbourse.testing.e2e.faults import EVIDENCE_FAULTS, FAULTS
 
     Steps(life)
     if life.fault:
-        FAULTS[life.fault]()
+        (FAULTS | EVIDENCE_FAULTS)[life.fault]()
     configuration.Market = partial(Market, now_ms=partial(shifted_ms, folder))  # type: ignore
     create_app = bootstrap_market.create_app  # type: ignore[attr-defined]
 

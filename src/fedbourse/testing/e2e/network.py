@@ -27,7 +27,7 @@ from fedbourse.testing.e2e.forks import Forks, read_lines
 from fedbourse.testing.e2e.invariants import InvariantBroken, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fedbourse.protocol.connection import Connection
     from fedbourse.testing.e2e.supervised import Supervised
@@ -72,10 +72,20 @@ class Network:
     """A trade between processes that are struck, and started again."""
 
     def __init__(
-        self, market: Supervised, forks: Forks, *, owners: int, decliners: int = 0, **life: Any
+        self,
+        market: Supervised,
+        forks: Forks,
+        *,
+        owners: int,
+        decliners: int = 0,
+        lives: Mapping[int, dict[str, Any]] | None = None,
+        **life: Any,
     ) -> None:
-        """Let everybody in, decliners last; nothing is traded yet."""
-        self.market, self._forks, self._life = market, forks, life
+        """Let everybody in, decliners last; nothing is traded yet.
+
+        ``lives`` says what is special about a seat's device.
+        """
+        self.market, self._forks, self._life, self._lives = market, forks, life, lives or {}
         self.tasks: list[str] = []
         self.checks = 0
         secret = (market.folder / "operator.token").read_text().strip()
@@ -120,13 +130,15 @@ class Network:
             made["token"],
             tasks,
             declines=declines,
-            **self._life,
+            **self._life | self._lives.get(seat, {}),
         )
         return Supervisee(life, owner)
 
-    def publish(self, **card: Any) -> str:
+    def publish(self, *, reference: bytes | None = None, **card: Any) -> str:
         """Publish a task that all devices will join at their next start."""
         task = self._patiently("post", "/v1/tasks", CARD | card, by=self.buyer)["task"]
+        if reference is not None:
+            self._patiently("put_bytes", f"/v1/tasks/{task}/reference", reference, by=self.buyer)
         self._patiently("post", f"/v1/tasks/{task}/open", {}, by=self.buyer)
         self.tasks.append(task)
         for device in self.devices:
@@ -310,7 +322,7 @@ def _both_sides(device: Supervisee, held: Held, records: Records) -> Iterable[st
             yield f"{device.owner}: the receipt that it holds of round {number} is not the market's"
     accounts = device_accounts(device)
     for line in records.tables["allocations"]:
-        if line["owner"] != device.owner or line["state"] != "signed":
+        if line["owner"] != device.owner or line["state"] not in ("signed", "dismissed"):
             continue
         if line["task"] not in accounts:
             yield f"{device.owner}: terms are signed without a reserved budget"
