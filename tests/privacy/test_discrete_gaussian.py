@@ -91,7 +91,7 @@ def test_what_is_proposed_and_kept_is_the_gaussian_by_exact_arithmetic(sigma, dr
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_arrays_of_doubles_draw_what_whole_numbers_draw(sigma: float) -> None:
     words = seeded(1)(3 * 250)
-    draws = DiscreteGaussian(sigma)._accepted(250, these(*words.tolist()))
+    draws = DiscreteGaussian(sigma)._batch(250, these(*words.tolist()))
     assert draws.tolist() == whole_numbers_only(sigma, words)
     assert len(draws) > 40
 
@@ -130,7 +130,7 @@ def wrong_decisions(gaussian: DiscreteGaussian) -> int:
             chance = exp_bounds(gaussian.exponent(x, place), bits=117)[0]
             near = [(chance >> 64) + offset for offset in offsets]
             near = [bits for bits in near if 0 <= bits < 2**53]
-            kept = gaussian._bernoulli(
+            kept = gaussian._coins(
                 np.full(len(near), x), np.full(len(near), place), np.array(near, np.uint64),
                 lambda count: np.full(count, 2**63, np.uint64),
             )  # fmt: skip
@@ -146,7 +146,7 @@ def test_every_decision_next_to_a_chance_is_right(sigma: float) -> None:
 
 @pytest.mark.parametrize("bias", [2.0**-20, -(2.0**-20), 2.0**-35])
 @pytest.mark.parametrize("sigma", [0.7, 2.0**31.7])
-def test_a_small_bias_of_a_bernoulli_is_caught(sigma, bias, monkeypatch) -> None:
+def test_a_small_bias_of_a_coin_is_caught(sigma, bias, monkeypatch) -> None:
     gaussian = DiscreteGaussian(sigma)
     bias_exp(monkeypatch, bias)
     assert wrong_decisions(gaussian) > 5
@@ -297,7 +297,7 @@ def test_no_draw_overflows_at_the_largest_scale() -> None:
     block = discrete_gaussian._BLOCK_LIMIT - 1
     x = block * width + width - 1
     assert x < 2**61
-    kept = gaussian._bernoulli(
+    kept = gaussian._coins(
         np.array([x]), np.array([width - 1]), np.zeros(1, np.uint64), these(*[0] * 20, 1)
     )
     assert not kept[0]

@@ -52,7 +52,6 @@ def init(
     refuse_data: Annotated[list[str] | None, Many] = None,
     only_buyer: Annotated[list[str] | None, Many] = None,
     accept_upfront: Annotated[bool, Parameter(negative=(), group=_RULES)] = False,
-    noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
     update_format: Annotated[Literal["float64", "float32"], Parameter(group=DEVICE)] = "float64",
     max_unpaid_rounds: Annotated[Whole, Parameter(group=_PRIVACY)] = 1,
     device: DeviceOptions = THE_DEVICE,
@@ -95,8 +94,6 @@ def init(
     accept_upfront
         Join tasks that pay everything before round 0 too. In them an owner that delivers nothing
         keeps all of its pay, and can outbid you for the same reward.
-    noise
-        exact, which is proven; or fast, for models with a million parameters, which is not proven.
     update_format
         How updates are sent; float32 takes half the bytes.
     max_unpaid_rounds
@@ -108,7 +105,6 @@ def init(
         value=number("value", value, above=0),
         lifetime_cap=_cap(lifetime_cap, lifetime_epsilon, delta),
         data=None if data is None else _data_file(data),
-        noise=noise,
         update_format=update_format,
         max_unpaid_rounds=whole_number("max_unpaid_rounds", max_unpaid_rounds, at_least=1),
         limits=Limits(

@@ -70,28 +70,28 @@ class DiscreteGaussian:
         done = 0
         while done < count:
             left = (count - done) / self._rate
-            accepted = self._accepted(min(_CHUNK, int(left + 3.0 * math.sqrt(left)) + 8), words)
+            proposals = min(_CHUNK, int(left + 3.0 * math.sqrt(left)) + 8)
             # All proposals are alike and independent: the first that are kept will do.
-            accepted = accepted[: count - done]
-            draws[done : done + len(accepted)] = accepted
-            done += len(accepted)
+            batch = self._batch(proposals, words)[: count - done]
+            draws[done : done + len(batch)] = batch
+            done += len(batch)
         return draws
 
-    def _accepted(self, proposals: int, words: RandomWords) -> IntArray:
-        """Return those of so many proposals that are kept: about half of them."""
+    def _batch(self, proposals: int, words: RandomWords) -> IntArray:
+        """Make so many proposals, and return those that are kept: two thirds at most."""
         first, second, third = words(3 * proposals).reshape(3, proposals)
         # |x| is `place` steps into block `block`; the place is uniform, and kept like the rest.
         place = (second & np.uint64(self._width - 1)).view(np.int64)
         x = self._geometric.draw(first, words)
         x *= self._width
         x += place
-        kept = self._bernoulli(x, place, third >> np.uint64(11), words)
+        coins = self._coins(x, place, third >> np.uint64(11), words)
         negative = (second >> np.uint64(63)).astype(bool)
-        kept &= ~(negative & (x == 0))  # there is one zero
+        coins &= ~(negative & (x == 0))  # there is one zero
         np.negative(x, out=x, where=negative)
-        return x[kept]
+        return x[coins]
 
-    def _bernoulli(
+    def _coins(
         self, x: IntArray, place: IntArray, bits: WordArray, words: RandomWords
     ) -> npt.NDArray[np.bool_]:
         """Return, for each proposal, whether it is kept, by 53 random bits each."""
@@ -103,11 +103,11 @@ class DiscreteGaussian:
         with np.errstate(under="ignore"):
             chance = np.exp(exponent, out=exponent)
         chance -= bits * 2.0**-53
-        kept: npt.NDArray[np.bool_] = chance > 0
+        coins: npt.NDArray[np.bool_] = chance > 0
         for i in np.flatnonzero(np.abs(chance) <= _SLACK).tolist():
             uniform = LazyUniform(int(bits[i]), bits=53, words=words)
-            kept[i] = uniform.below_exp(self.exponent(int(x[i]), int(place[i])))
-        return kept
+            coins[i] = uniform.below_exp(self.exponent(int(x[i]), int(place[i])))
+        return coins
 
     def exponent(self, x: int, place: int) -> Fraction:
         """Return gamma: exp(-gamma) is the chance that such a proposal is kept."""
