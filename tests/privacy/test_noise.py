@@ -2,7 +2,9 @@
 
 import math
 import os
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import fedbourse
 from examples import examples
 from fedbourse.errors import InvalidInput
 from fedbourse.privacy.discrete_gaussian import DiscreteGaussian
@@ -411,3 +414,13 @@ def test_seed_and_round_are_not_exchangeable() -> None:
     one = SimulatedNoise(terms, seed=0).release(zeros, owner, 1)
     other = SimulatedNoise(terms, seed=1).release(zeros, owner, 0)
     assert (one != other).all()
+
+
+def test_opendp_is_a_reference_and_no_part_of_the_package() -> None:
+    package = Path(fedbourse.__file__).parent
+    users = {
+        file.relative_to(package).parts[0]
+        for file in package.rglob("*.py")
+        if re.search(r"^\s*(from|import) opendp", file.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {"testing"}  # which wheels leave out
