@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORE := .venv/core
 READY := .venv/ready
-CORE_EXTRAS := files,study,data,postgres,fast-noise
+CORE_EXTRAS := files,study,data,postgres
 INSTALL := $(BIN)/python -m pip install --quiet
 LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -77,6 +77,7 @@ performance: $(READY) ## measure the equilibrium up to a billion owners (20 minu
 
 benchmarks: performance browser ## measure solver, training, market and pages against peers (installs peers)
 	$(BIN)/python benchmarks/training.py > build/performance-training.md && mv build/performance-training.md docs/
+	$(BIN)/python benchmarks/noise.py > build/performance-noise.md && mv build/performance-noise.md docs/
 	$(BIN)/python benchmarks/market.py > build/performance-market.md
 	$(BIN)/python benchmarks/market_scale.py >> build/performance-market.md && mv build/performance-market.md docs/
 	$(BIN)/python benchmarks/network.py > build/performance-network.md && mv build/performance-network.md docs/

@@ -25,7 +25,7 @@ import httpx2
 import numpy as np
 
 from equilibrium import processor, row
-from fedbourse import ExactNoise, FastNoise, Terms, __version__
+from fedbourse import ExactNoise, Terms, __version__
 from fedbourse.learning.engines import LocalEngine
 from fedbourse.learning.models import model_named
 from fedbourse.learning.partition import Federation
@@ -80,7 +80,6 @@ class Case:
 
     devices: int
     dimension: int
-    noise: str
     rounds: int
 
 
@@ -174,7 +173,6 @@ def over_the_market(case: Case, folder: Path) -> tuple[float, float, float, floa
                 "server": url,
                 "task": task,
                 "tokens": tokens,
-                "noise": case.noise,
                 "budget": BUDGET,
                 "folder": str(folder),
             }
@@ -265,8 +263,7 @@ def embedded(case: Case) -> float:
             samples=SAMPLES,
         )
     ] * case.devices
-    noise = ExactNoise(terms) if case.noise == "exact" else FastNoise(terms)
-    engine = LocalEngine(model, federation, terms, noise)
+    engine = LocalEngine(model, federation, terms, ExactNoise(terms))
     few = whole.take(np.arange(2))
     moments = [time.perf_counter()]
     train(
@@ -356,7 +353,6 @@ def main() -> None:
     row(
         "devices",
         "d",
-        "noise",
         "round, ms",
         "noise, ms",
         "echo, ms",
@@ -366,10 +362,10 @@ def main() -> None:
         "market's CPU an answer, ms",
         "market's memory, MB",
     )
-    row("---:", "---:", "---", *["---:"] * 8)
-    cases = [Case(n, options.dimension, "exact", options.rounds) for n in options.devices]
+    row(*["---:"] * 10)
+    cases = [Case(n, options.dimension, options.rounds) for n in options.devices]
     if options.large:
-        cases.append(Case(3, options.large, "fast", max(3, options.rounds // 3)))
+        cases.append(Case(3, options.large, max(3, options.rounds // 3)))
     ratios = []
     for case in cases:
         seen = measured(case)
@@ -377,7 +373,6 @@ def main() -> None:
         row(
             case.devices,
             case.dimension,
-            case.noise,
             *(
                 f"{1000 * seconds:.1f}"
                 for seconds in (seen.round_s, seen.noise_s, seen.echo_s, seen.embedded_s)

@@ -68,7 +68,7 @@ def noise_s(agents: list[Agent], task: str, turns: int = 3) -> float:
 def main() -> None:
     """Carry out one job."""
     job = json.loads(sys.stdin.readline())
-    settings = DeviceSettings(value=1e-6, lifetime_cap=1e6, noise=job["noise"])
+    settings = DeviceSettings(value=1e-6, lifetime_cap=1e6)
     agents = []
     for i, token in enumerate(job["tokens"]):
         folder = Path(job["folder"]) / f"device-{i}"

@@ -103,8 +103,8 @@ def test_the_benchmark_of_the_network_has_its_rows() -> None:
     )
     assert done.returncode == 0, done.stderr
     (cells,) = rows(done.stdout, "The market's own devices")
-    assert cells[:3] == ["2", "5", "exact"]
-    assert all(float(cell) > 0 for cell in (*cells[3:7], *cells[8:]))
+    assert cells[:2] == ["2", "5"]
+    assert all(float(cell) > 0 for cell in (*cells[2:6], *cells[7:]))
     assert re.search(r"The goal is (met|missed): the largest ratio is", done.stdout)
 
 
@@ -151,3 +151,26 @@ def test_the_benchmark_of_pages_asks_for_every_one() -> None:
     assert ("/v1/tasks/{task}/allocations", "buyer") not in asked
     kinds = {cells[0]: cells[-1] for cells in found}
     assert (kinds["/v1/me"], kinds["/v1/tasks/{task}/what-if"]) == ("light", "heavy")
+
+
+def test_the_benchmark_of_noise_has_its_contestants_and_correlations() -> None:
+    script = str(ROOT / "benchmarks" / "noise.py")
+    size = ["--dimensions", "20", "200", "--turns", "2", "--count", "60", "--timed-dimension", "5"]
+    done = subprocess.run(
+        [sys.executable, script, *size], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    costs = rows(done.stdout, "A coordinate")
+    for dimension in ("20", "200"):
+        assert [cells[0] for cells in costs if cells[1] == dimension] == [
+            "exact noise",
+            "its random bits alone",
+            "NumPy's normal, no protection",
+            "OpenDP's discrete Gaussian",
+        ]
+    assert all(float(cells[-1]) > 0 for cells in costs)
+    assert re.search(r"Goal: at most 0\.5 us a coordinate: (met|missed)", done.stdout)
+    assert len(rows(done.stdout, "At other scales")) == 7
+    correlations = rows(done.stdout, "What the time tells")
+    assert len(correlations) == 9
+    assert all(-1 <= float(cells[1]) <= 1 for cells in correlations[:5])

@@ -58,7 +58,6 @@ from fedbourse.game import (
 )
 from fedbourse.privacy import (
     ExactNoise,
-    FastNoise,
     Filter,
     MemoryStore,
     RoundRequest,
@@ -87,7 +86,6 @@ __all__ = [
     "Equilibrium",
     "ExactNoise",
     "ExpectedOffer",
-    "FastNoise",
     "FedbourseError",
     "Filter",
     "InvalidCost",

@@ -240,7 +240,7 @@ def test_a_cap_can_be_an_epsilon(cli, tmp_path) -> None:
         ("--value 1 --lifetime-cap 1 --only-buyer ann", "this is for buyer:NAME"),
         ("--value 1 --lifetime-cap 1 --data nothing.csv", "nothing.csv cannot be read"),
         ("--value 1 --lifetime-cap 1 --data data.txt", "--data must be a .csv"),
-        ("--value 1 --lifetime-cap 1 --noise none", "noise"),
+        ("--value 1 --lifetime-cap 1 --noise fast", "--noise"),
         ("--lifetime-cap 1", "--value"),
     ],
 )

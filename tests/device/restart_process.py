@@ -98,7 +98,6 @@ def main() -> None:
         "fedbourse.device",
         "http_message_signatures",
         "httpx2",
-        "opendp.measurements",
         "scipy.special",
     ):
         importlib.import_module(name)

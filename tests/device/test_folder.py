@@ -76,7 +76,7 @@ DAMAGED = {
     "value NaN": lambda text: text.replace("1.5", "NaN"),
     "cap 0": lambda text: _changed(text, lifetime_cap=0),
     "cap infinite": lambda text: text.replace("3.0", "Infinity"),
-    "unknown noise": lambda text: _changed(text, noise="none"),
+    "unknown format": lambda text: _changed(text, update_format="text"),
     "no rounds at risk": lambda text: _changed(text, max_unpaid_rounds=0),
     "an item more": lambda text: _changed(text, seed=7),
     "no limits": lambda text: _changed(text, limits=None),
@@ -129,7 +129,7 @@ def test_a_place_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "items",
     [{"value": 0}, {"value": float("nan")}, {"value": "1"}, {"value": True}, {"lifetime_cap": -1},
-     {"lifetime_cap": float("inf")}, {"data": ""}, {"data": 7}, {"noise": "seeded"},
+     {"lifetime_cap": float("inf")}, {"data": ""}, {"data": 7},
      {"update_format": "float16"}, {"max_unpaid_rounds": 0}, {"max_unpaid_rounds": 1.5},
      {"max_unpaid_rounds": None}],
     ids=str,
@@ -153,7 +153,7 @@ def test_one_process_sells_from_a_folder_and_others_may_look(tmp_path: Path) -> 
             assert looking.left == 3.0
 
 
-@pytest.mark.parametrize("version", [1, 3, "2", None])
+@pytest.mark.parametrize("version", [1, 2, 4, "3", None])
 def test_a_folder_of_another_version_is_refused_in_one_sentence(version, tmp_path: Path) -> None:
     DeviceFolder.create(tmp_path, SETTINGS)
     file = tmp_path / "device.json"

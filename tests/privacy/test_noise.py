@@ -1,7 +1,10 @@
 """Exact noise costs what its proof says; simulated noise only looks like it."""
 
 import math
+import os
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import fedbourse
 from examples import examples
 from fedbourse.errors import InvalidInput
+from fedbourse.privacy.discrete_gaussian import DiscreteGaussian
 from fedbourse.privacy.noise import ExactNoise, SimulatedNoise, charged_sensitivity
 from fedbourse.privacy.terms import Terms
+from fedbourse.testing.opendp_gaussian import opendp_gaussian
 
 ORDINARY = Terms(task="task", rho=0.1, rounds=500, dimension=1000, samples=1000)
 ALMOST_NEVER = 1e-9  # the chance that a right mechanism fails a test of randomness
@@ -123,13 +129,32 @@ def test_updates_are_left_as_they_were(make) -> None:
 
 @examples(200)
 @given(any_terms)
-def test_all_updates_together_cost_the_budget_at_most_by_opendps_own_proof(terms: Terms) -> None:
+def test_all_updates_together_cost_the_budget_at_most(terms: Terms) -> None:
     device = exact(terms)
-    distance = charged_sensitivity(terms, device.grid) / device.grid
-    assert device.cost == device._measurement.map(distance)
-    assert device.cost <= terms.round_rho
-    assert Fraction(device.cost) * terms.rounds <= Fraction(terms.rho)
-    assert device.cost >= terms.round_rho * (1 - 1e-9)  # nothing to speak of is given away
+    distance = Fraction(charged_sensitivity(terms, device.grid)) / Fraction(device.grid)
+    cost = distance**2 / (2 * device.gaussian.variance)
+    assert cost <= Fraction(device.cost) <= terms.exact_round_rho
+    assert cost * terms.rounds <= Fraction(terms.rho)
+    assert device.cost >= terms.round_rho * (1 - 1e-15)  # nothing to speak of is given away
+    # What is drawn is what is charged, and no less than the contract's.
+    assert device.gaussian.variance == (Fraction(device.scale) / Fraction(device.grid)) ** 2
+    assert device.scale >= terms.scale
+
+
+@examples(100)
+@given(any_terms)
+def test_opendps_map_gives_the_same_cost(terms: Terms) -> None:
+    device = exact(terms)
+    reference = opendp_gaussian(terms.dimension, device.gaussian.sigma).map(device.distance)
+    assert device.cost <= reference <= device.cost * (1 + 1e-14)  # its own rounding goes up
+
+
+def test_opendps_noise_has_the_same_law() -> None:
+    terms = Terms(task="task", rho=0.1, rounds=50, dimension=20_000, samples=100)
+    device = exact(terms)
+    ours = released(ExactNoise([terms]), [[0.0] * 20_000])[0] / device.grid
+    theirs = opendp_gaussian(20_000, device.gaussian.sigma)([0] * 20_000)
+    assert stats.ks_2samp(ours, theirs).pvalue > ALMOST_NEVER
 
 
 @examples(200)
@@ -167,13 +192,15 @@ def test_what_leaves_is_a_multiple_of_the_grid(terms: Terms, data) -> None:
         [1e308, 1e308, 0],
     ],
 )
-def test_a_wrong_update_never_reaches_the_mechanism(wrong) -> None:
+def test_a_wrong_update_gets_no_noise(wrong, monkeypatch) -> None:
     noise = ExactNoise(OWNERS[:1])
 
-    def reached(_: object) -> None:
-        raise AssertionError("the mechanism was given a wrong update")
+    def reached(*_: object) -> None:
+        raise AssertionError("noise was drawn for a wrong update")
 
-    noise._mechanisms[0]._measurement = reached  # type: ignore[attr-defined]
+    monkeypatch.setattr(DiscreteGaussian, "draw", reached)
+    with pytest.raises(AssertionError):
+        released(noise, [[0, 0, 0]])
     with pytest.raises(InvalidInput, match=r"must be finite|must be at most the clip"):
         released(noise, [wrong])
 
@@ -188,6 +215,10 @@ def test_an_update_as_long_as_the_clip_is_released() -> None:
     ("wrong", "said"),
     [
         ({"rho": 1e-10}, r"rho / rounds must be at least 9\.09e-13"),
+        (
+            {"samples": 2**30, "rho": 1e-8},
+            r"rho / rounds must be at least 1\.89e-09 .* found 1e-08",
+        ),
         ({"clip": 0.99e-6}, "clip must be"),
         ({"clip": 1.01e6}, "clip must be"),
         ({"samples": 2**30 + 1}, "samples must be"),
@@ -211,6 +242,31 @@ def test_terms_at_their_limits_are_released_whole(limit) -> None:
     residual = (released(noise, update) - update) / noise.scales[0]
     low, high = stats.chi2.ppf(ALMOST_NEVER, 400), stats.chi2.isf(ALMOST_NEVER, 400)
     assert low < float((residual**2).sum()) < high
+
+
+def test_devices_and_forks_of_one_never_draw_the_same() -> None:
+    terms = Terms(task="task", rho=1, rounds=1, dimension=8, samples=10)
+    zeros = [[0.0] * 8]
+    drawn = [released(ExactNoise([terms]), zeros).tobytes() for _ in range(20)]
+    noise = ExactNoise([terms])
+    drawn.append(released(noise, zeros).tobytes())
+    for _ in range(2):
+        end, begin = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(begin, released(noise, zeros).tobytes())
+            os._exit(0)
+        os.waitpid(child, 0)
+        drawn.append(os.read(end, 64))
+        os.close(end)
+        os.close(begin)
+    drawn.append(released(noise, zeros).tobytes())
+    assert len({each for each in drawn if len(each) == 64}) == 24
+
+
+def test_what_is_not_a_double_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be doubles; found float32"):
+        ExactNoise(OWNERS).release(np.zeros((3, 3), np.float32), np.arange(3), 0)
 
 
 # Neighbours: datasets that differ in one record, computed as devices compute.
@@ -358,3 +414,13 @@ def test_seed_and_round_are_not_exchangeable() -> None:
     one = SimulatedNoise(terms, seed=0).release(zeros, owner, 1)
     other = SimulatedNoise(terms, seed=1).release(zeros, owner, 0)
     assert (one != other).all()
+
+
+def test_opendp_is_a_reference_and_no_part_of_the_package() -> None:
+    package = Path(fedbourse.__file__).parent
+    users = {
+        file.relative_to(package).parts[0]
+        for file in package.rglob("*.py")
+        if re.search(r"^\s*(from|import) opendp", file.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {"testing"}  # which wheels leave out

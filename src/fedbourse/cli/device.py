@@ -56,7 +56,6 @@ def init(
         Literal["none", "any-class-mixture", "any"], Parameter(group=_RULES)
     ] = "none",
     max_held_rounds: Annotated[Whole | None, Parameter(group=_RULES)] = None,
-    noise: Annotated[Literal["exact", "fast"], Parameter(group=DEVICE)] = "exact",
     update_format: Annotated[Literal["float64", "float32"], Parameter(group=DEVICE)] = "float64",
     max_unpaid_rounds: Annotated[Whole, Parameter(group=_PRIVACY)] = 1,
     device: DeviceOptions = THE_DEVICE,
@@ -104,8 +103,6 @@ def init(
         them; any-class-mixture, which dismiss no owner for its mixture of classes; or any.
     max_held_rounds
         Refuse tasks that hold the pay of more rounds than this; any number by default.
-    noise
-        exact, which is proven; or fast, for models with a million parameters, which is not proven.
     update_format
         How updates are sent; float32 takes half the bytes.
     max_unpaid_rounds
@@ -118,7 +115,6 @@ def init(
         value=number("value", value, above=0),
         lifetime_cap=_cap(lifetime_cap, lifetime_epsilon, delta),
         data=None if data is None else _data_file(data),
-        noise=noise,
         update_format=update_format,
         max_unpaid_rounds=whole_number("max_unpaid_rounds", max_unpaid_rounds, at_least=1),
         limits=Limits(

@@ -30,7 +30,6 @@ from fedbourse.errors import (
     Refused,
     Unreachable,
 )
-from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Filter, left_of
 from fedbourse.privacy.noise import ExactNoise
 from fedbourse.protocol import bounds
@@ -96,7 +95,7 @@ class Agent:
             deals=self.deals,
             guard=self.guard,
             records=self._records,
-            noise=noise or (ExactNoise if settings.noise == "exact" else FastNoise),
+            noise=noise or ExactNoise,
             tell=self.tell,
             stop=self.stop,
         )

@@ -21,9 +21,8 @@ from fedbourse.units import number, whole_number
 if TYPE_CHECKING:
     import os
 
-NOISES = ("exact", "fast")
 UPDATE_FORMATS = ("float64", "float32")
-_VERSION = 2  # of device.json; names changed before the first release
+_VERSION = 3  # of device.json; names and the choice of noise went before the first release
 _SPEND = "spend.db"
 
 
@@ -37,8 +36,6 @@ class DeviceSettings:
     """The most that may ever be spent, over all tasks and markets, in rho."""
     data: str | None = None
     """FILE[:LABEL_COLUMN]; None where an application brings its own data."""
-    noise: Literal["exact", "fast"] = "exact"
-    """exact: proven, some 17 microseconds a number; fast: ChaCha20, for models of a million."""
     update_format: Literal["float64", "float32"] = "float64"
     """How updates are sent."""
     max_unpaid_rounds: int = 1
@@ -50,11 +47,11 @@ class DeviceSettings:
         number("lifetime_cap", self.lifetime_cap, above=0)
         if self.data is not None and (not isinstance(self.data, str) or not self.data.strip()):
             raise InvalidInput(f"data must be the name of a file; found {self.data!r:.60}")
-        for name, choices in (("noise", NOISES), ("update_format", UPDATE_FORMATS)):
-            if getattr(self, name) not in choices:
-                raise InvalidInput(
-                    f"{name} must be one of {', '.join(choices)}; found {getattr(self, name)!r:.60}"
-                )
+        if self.update_format not in UPDATE_FORMATS:
+            raise InvalidInput(
+                f"update_format must be one of {', '.join(UPDATE_FORMATS)}; "
+                f"found {self.update_format!r:.60}"
+            )
         whole_number("max_unpaid_rounds", self.max_unpaid_rounds, at_least=1)
 
     @classmethod

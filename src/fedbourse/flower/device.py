@@ -24,7 +24,6 @@ from fedbourse.flower.recipe import Recipe, read_json
 from fedbourse.learning.device import Device
 from fedbourse.learning.device_records import DeviceRecords
 from fedbourse.learning.records import Records
-from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Account, Filter
 from fedbourse.privacy.noise import Noise, SimulatedNoise
 from fedbourse.privacy.terms import Terms
@@ -110,7 +109,7 @@ class FlowerDevice:
         """Return the update of a round, or refuse; whoever asks decides none of the rest."""
         agreement = self._agreement(task)
         agreed, recipe = Terms(**agreement["terms"]), Recipe.of(agreement["recipe"])
-        noise, seat = self._noise(agreed, agreement["study"])
+        noise, seat = self._noise(agreement["study"])
         with closing(self.store()) as store:
             device = Device(
                 agreed,
@@ -150,12 +149,12 @@ class FlowerDevice:
             raise InvalidFile(f"{file} is damaged: it is not an agreement")
         return document
 
-    def _noise(self, agreed: Terms, study: dict[str, Any] | None) -> tuple[Noise | None, int]:
-        """Return the owner's choice; None stands for exact noise, a device's usual."""
-        if study is not None:
-            terms = [Terms(**each) for each in study["terms"]]
-            return SimulatedNoise(terms, seed=study["seed"]), int(study["seat"])
-        return (FastNoise([agreed]) if self.folder.settings.noise == "fast" else None), 0
+    def _noise(self, study: dict[str, Any] | None) -> tuple[Noise | None, int]:
+        """Return a simulated owner's noise and seat; None stands for exact noise, a device's."""
+        if study is None:
+            return None, 0
+        terms = [Terms(**each) for each in study["terms"]]
+        return SimulatedNoise(terms, seed=study["seed"]), int(study["seat"])
 
     def _records(self, recipe: Recipe) -> DeviceRecords:
         file = self._place(recipe.task) / _RECORDS

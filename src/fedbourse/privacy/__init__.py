@@ -1,6 +1,5 @@
 """Privacy in zCDP: what noise costs, noise that costs it, and a filter that never lets out more."""
 
-from fedbourse.privacy.fast_noise import FastNoise
 from fedbourse.privacy.filter import Account, Filter, RoundRequest, SpendStorage
 from fedbourse.privacy.memory_store import MemoryStore
 from fedbourse.privacy.noise import ExactNoise, Noise, NoNoise, SimulatedNoise
@@ -19,7 +18,6 @@ __all__ = [
     "DELTA",
     "Account",
     "ExactNoise",
-    "FastNoise",
     "Filter",
     "MemoryStore",
     "NoNoise",

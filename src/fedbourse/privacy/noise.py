@@ -1,9 +1,10 @@
 """Noise for updates: exact on a device, simulated in a study, behind one interface.
 
 **Exact.** Adding a floating-point normal to a floating-point update leaks through the last bits.
-So a device rounds its update to a grid that depends on its terms alone and adds OpenDP's discrete
-Gaussian, whose cost OpenDP's own map proves. What rounding does to the distance between two
-neighbours is added to the sensitivity D, and sigma grows with it, so that the terms hold:
+So a device rounds its update to a grid that depends on its terms alone and adds the discrete
+Gaussian in whole steps of it, which costs D^2 / (2 sigma^2), as normal noise does. What rounding
+does to the distance between two neighbours is added to the sensitivity D, and sigma grows with it,
+so that the terms hold:
 
     D = 2L/m (1 + (d + 8) u)     each record's gradient, clipped in doubles (u = 2^-53)
       + 2 (m + 8) u L            the sum of m of them, in any order
@@ -15,22 +16,26 @@ For L = 1, m = 1000, d = 1000 that is 1.4e-8 of 2L/m.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbourse.errors import InvalidInput, InvalidNumber
+from fedbourse.privacy.discrete_gaussian import SIGMA_MAX, DiscreteGaussian, system_words
 from fedbourse.privacy.terms import Terms
-from fedbourse.units import number, whole_number
+from fedbourse.units import number, rounded_up, whole_number
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _ROUNDING = 2.0**-53
 _STREAM = 0x6E6F697365  # keeps simulated noise apart from whatever else is drawn from a seed
+_GRID_BITS = 31
+"""The grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000."""
+_ROUND_RHO_MIN = 2.0**-40
 CLIP_MIN, CLIP_MAX = 1e-6, 1e6
 """What a device accepts as the clip: far from where doubles, or floats on the wire, lose digits."""
 
@@ -103,43 +108,64 @@ def scale_bound(terms: Terms) -> float:
     >>> 1.0 < scale_bound(terms) / terms.scale < 1.00001
     True
     """
-    charged = charged_sensitivity(terms, terms.sensitivity * 2.0**-GridGaussian.grid_bits)
+    charged = charged_sensitivity(terms, terms.sensitivity * 2.0**-_GRID_BITS)
     return terms.scale * charged / terms.sensitivity * (1.0 + 1e-6)
 
 
-class GridGaussian(ABC):
-    """One owner's grid, and the scale on it that keeps the owner's terms."""
+class ExactNoise:
+    """A device's noise: the discrete Gaussian on a grid for each owner. It has no seed.
 
-    kind = "noise on a grid"
-    grid_bits = 31
-    """The grid is this much finer than the sensitivity: 2^-40 for L = 1, m = 1000."""
-    least_round_rho = 2.0**-40
-    """Below it a 64-bit integer cannot hold the noise on such a grid."""
+    An update costs never more than the terms allow a round.
+    """
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        self._dimension = one_dimension(terms)
+        self._mechanisms = [GridGaussian(t) for t in terms]
+        self.scales = np.array([each.scale for each in self._mechanisms])
+        self.costs = np.array([each.cost for each in self._mechanisms])
+
+    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
+        """Add fresh noise from the system's randomness; ``number`` plays no part."""
+        check_shape(updates, len(owners), self._dimension)
+        noisy = np.empty(updates.shape)
+        for i, owner in enumerate(owners.tolist()):
+            noisy[i] = self._mechanisms[owner].release(updates[i])
+        return noisy
+
+
+class GridGaussian:
+    """One owner's grid, and the noise on it that keeps the owner's terms."""
 
     def __init__(self, terms: Terms) -> None:
-        if terms.round_rho < self.least_round_rho:
-            raise InvalidNumber(
-                f"rho / rounds must be at least {self.least_round_rho:.3g} for {self.kind}; "
-                f"found {terms.rho:g} / {terms.rounds}"
-            )
         # Within these the bounds on rounding hold, and an update's steps fit their type.
         number("clip", terms.clip, at_least=CLIP_MIN, at_most=CLIP_MAX)
         number("samples", terms.samples, at_most=2.0**30)
-        self.dimension = terms.dimension
         self._norm_limit = terms.clip * (1.0 + 1e-6)
-        self.grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - self.grid_bits)
-        self._distance = charged_sensitivity(terms, self.grid) / self.grid
-        steps = self._distance / math.sqrt(2.0 * terms.round_rho)
-        while self._cost(steps) > terms.round_rho:
-            steps *= 1.0 + 4 * _ROUNDING
-        self.cost = self._cost(steps)
-        self.scale = steps * self.grid
+        self.grid = 2.0 ** (math.floor(math.log2(terms.sensitivity)) - _GRID_BITS)
+        self.distance = charged_sensitivity(terms, self.grid) / self.grid
+        least = max(_ROUND_RHO_MIN, (self.distance / SIGMA_MAX) ** 2 / 2.0 * (1.0 + 1e-9))
+        if terms.round_rho < least:
+            raise InvalidNumber(
+                f"rho / rounds must be at least {least:.3g} for noise on a grid; "
+                f"found {terms.rho:g} / {terms.rounds}"
+            )
+        sigma = self.distance / (math.sqrt(2.0) * math.sqrt(terms.round_rho))
+        while self._cost(sigma) > terms.round_rho:
+            sigma = math.nextafter(sigma, math.inf)
+        self.cost, self.scale = self._cost(sigma), sigma * self.grid
+        self.gaussian = DiscreteGaussian(sigma)
 
-    def _cost(self, steps: float) -> float:
-        """Return what noise of so many steps costs, in zCDP."""
-        return (self._distance / steps) ** 2 / 2.0 * (1.0 + 8 * _ROUNDING)
+    def _cost(self, sigma: float) -> float:
+        """Return what noise of sigma steps costs, in zCDP: distance^2 / (2 sigma^2), rounded up."""
+        return rounded_up(Fraction(self.distance) ** 2 / (2 * Fraction(sigma) ** 2))
 
-    def steps(self, update: FloatArray) -> FloatArray:
+    def release(self, update: FloatArray) -> FloatArray:
+        """Return the update with fresh noise, a multiple of the grid in every coordinate."""
+        steps = self.steps(update)
+        steps += self.gaussian.draw(len(update), system_words)
+        return steps.astype(np.float64) * self.grid
+
+    def steps(self, update: FloatArray) -> IntArray:
         """Return an update in steps of the grid; refuse one that is too long or not finite."""
         if not np.isfinite(update).all():
             raise InvalidInput("an update must be finite; found NaN or infinity")
@@ -149,64 +175,7 @@ class GridGaussian(ABC):
             raise InvalidInput(
                 f"an update's norm must be at most the clip, {self._norm_limit:g}; found {norm:g}"
             )
-        rounded: FloatArray = np.rint(update / self.grid)
-        return rounded
-
-    @abstractmethod
-    def release(self, update: FloatArray) -> FloatArray:
-        """Return the update with fresh noise, a multiple of the grid in every coordinate."""
-
-
-class GridNoise:
-    """Fresh noise from the system's randomness, on a grid for each owner. It has no seed."""
-
-    def __init__(self, terms: Sequence[Terms], mechanism: Callable[[Terms], GridGaussian]) -> None:
-        self._dimension = one_dimension(terms)
-        self._mechanisms = [mechanism(t) for t in terms]
-        self.scales = np.array([each.scale for each in self._mechanisms])
-        self.costs = np.array([each.cost for each in self._mechanisms])
-
-    def release(self, updates: FloatArray, owners: IntArray, number: int) -> FloatArray:
-        """Add fresh noise; ``number`` plays no part."""
-        check_shape(updates, len(owners), self._dimension)
-        noisy = np.empty(updates.shape)
-        for i, owner in enumerate(owners.tolist()):
-            noisy[i] = self._mechanisms[owner].release(updates[i])
-        return noisy
-
-
-class ExactNoise(GridNoise):
-    """The device's noise: OpenDP's discrete Gaussian.
-
-    Its cost is what OpenDP proves, never above what the terms allow a round.
-    """
-
-    def __init__(self, terms: Sequence[Terms]) -> None:
-        super().__init__(terms, _DiscreteGaussian)
-
-
-class _DiscreteGaussian(GridGaussian):
-    """One owner's noise, whose cost OpenDP proves."""
-
-    def _cost(self, steps: float) -> float:
-        self._measurement = _opendp_gaussian(self.dimension, steps)
-        return float(self._measurement.map(self._distance))
-
-    def release(self, update: FloatArray) -> FloatArray:
-        # OpenDP would turn NaN into 0 and take any length: steps() refuses both.
-        noisy = np.array(self._measurement(self.steps(update).astype(np.int64).tolist()))
-        return noisy.astype(np.float64) * self.grid
-
-
-def _opendp_gaussian(dimension: int, scale: float):  # type: ignore[no-untyped-def]
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian
-    from opendp.metrics import l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    domain = vector_domain(atom_domain(T="i64"), size=dimension)
-    return make_gaussian(domain, l2_distance(T="f64"), scale=scale)
+        return np.rint(update / self.grid).astype(np.int64)
 
 
 def one_dimension(terms: Sequence[Terms]) -> int:

@@ -256,7 +256,6 @@ def main() -> None:
         "fedbourse.device",
         "http_message_signatures",
         "httpx2",
-        "opendp.measurements",
     ):
         importlib.import_module(lazily)
     gc.freeze()  # a child that looks through all this would copy it
