@@ -151,3 +151,17 @@ def test_the_benchmark_of_pages_asks_for_every_one() -> None:
     assert ("/v1/tasks/{task}/allocations", "buyer") not in asked
     kinds = {cells[0]: cells[-1] for cells in found}
     assert (kinds["/v1/me"], kinds["/v1/tasks/{task}/what-if"]) == ("light", "heavy")
+
+
+def test_the_benchmark_of_own_costs_finds_the_reward_of_the_built_in_cost() -> None:
+    script = str(ROOT / "benchmarks" / "own_cost.py")
+    done = subprocess.run(
+        [sys.executable, script, "--owners", "8", "--runs", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    (cells,) = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| 8 " in line]
+    assert float(cells[3]) < 1e-8

@@ -12,7 +12,8 @@ import numpy as np
 from fedbourse.errors import NoEquilibrium
 from fedbourse.game.accuracy import Accuracy
 from fedbourse.game.columns import FloatArray, IntArray
-from fedbourse.game.costs import Cost, Exponential, Linear
+from fedbourse.game.continuation import Continuation
+from fedbourse.game.costs import Cost, Custom, Exponential, Linear
 from fedbourse.game.entry import equilibrium_with_entry
 from fedbourse.game.equilibrium import equilibrium
 from fedbourse.game.game import Game, PayFor, equilibrium_budgets, equilibrium_total
@@ -80,17 +81,11 @@ class Buyer:
         self.training.check_owners(owners)
         able = _who_may_take_part(everybody)
         game = everybody.only(able)
-        total = 1.0  # of the last probe: the next one's is near
+        budgets_at = _solver(game)
 
         def probe(reward: float) -> Probe:
-            nonlocal total
-            current = replace(game, reward=reward)
             try:
-                if game.entry.any():
-                    budgets = equilibrium_with_entry(current)
-                else:
-                    budgets = equilibrium_budgets(current, start=total)
-                    total = float(budgets.sum())
+                budgets = budgets_at(reward)
             except NoEquilibrium:
                 return Probe(reward, -math.inf, b"none")
             inside = np.flatnonzero(budgets)
@@ -108,6 +103,23 @@ class Buyer:
         """Return the worth of the model less what was paid; with nobody to pay, nothing is."""
         paid = reward if len(precisions) else 0.0
         return self.accuracy_value * self.accuracy.of(precisions, owners, multiplicities) - paid
+
+
+def _solver(game: Game) -> Callable[[float], FloatArray]:
+    """Return everybody's equilibrium budgets as a function of the reward."""
+    if game.entry.any():
+        return lambda reward: equilibrium_with_entry(replace(game, reward=reward))
+    if isinstance(game.cost, Custom):
+        return Continuation(game).budgets
+    total = 1.0  # of the last reward: the next one's is near
+
+    def budgets(reward: float) -> FloatArray:
+        nonlocal total
+        result = equilibrium_budgets(replace(game, reward=reward), start=total)
+        total = float(result.sum())
+        return result
+
+    return budgets
 
 
 def _who_may_take_part(game: Game) -> IntArray:
