@@ -163,5 +163,7 @@ def test_the_benchmark_of_own_costs_finds_the_reward_of_the_built_in_cost() -> N
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    (cells,) = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| 8 " in line]
+    (cells,) = [
+        line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| 8 " in line
+    ]
     assert float(cells[3]) < 1e-8

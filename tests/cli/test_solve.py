@@ -401,7 +401,7 @@ def test_too_many_to_list(run, folder, monkeypatch) -> None:
 
 
 def test_a_large_file_is_streamed(run, folder, monkeypatch) -> None:
-    monkeypatch.setattr(solve_owners, "STREAMED_ABOVE", 10)
+    monkeypatch.setattr("fedbourse.files.values.STREAMED_ABOVE", 10)
     out = run("solve", "--values", "owners/1.parquet", "--reward", "2", "--json")[1]
     assert [(owner["file"], owner["row"]) for owner in json.loads(out)["owners"]] == [
         ("1.parquet", 0), ("1.parquet", 1),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedbourse.errors import NoEquilibrium
-from fedbourse.game.accuracy import Accuracy
+from fedbourse.game.accuracy import Accuracy, CustomAccuracy
 from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.game.continuation import Continuation
 from fedbourse.game.costs import Cost, Custom, Exponential, Linear
@@ -30,7 +30,7 @@ class Buyer:
     training: Training
     accuracy_value: float
     """What an accuracy of 1 is worth, in units of reward: the paper's lambda."""
-    accuracy: Accuracy
+    accuracy: Accuracy | CustomAccuracy
     cost: Cost
     entry_cost: object
     caps: object
@@ -46,6 +46,11 @@ class Buyer:
         """Return g where all budgets grow as R^(1/g); None where they do not."""
         free = isinstance(self.entry_cost, (int, float)) and self.entry_cost == 0
         return self.cost.degree if free and self.caps is None else None
+
+    @property
+    def formula(self) -> Accuracy | None:
+        """Return the accuracy model if it is ours, whose utility is concave where budgets scale."""
+        return self.accuracy if isinstance(self.accuracy, Accuracy) else None
 
     def equilibrium(self, values: object, reward: float) -> Equilibrium:
         """Return the equilibrium of owners with these values at a reward."""
@@ -66,7 +71,7 @@ class Buyer:
     def precisions(self, profile: Equilibrium) -> tuple[FloatArray, FloatArray | None]:
         """Return precisions of participants' updates, and of how many owners each, if not one."""
         factor = self.training.noise_factor
-        if profile.count <= FEW or not isinstance(factor, float):
+        if profile.count <= FEW or not isinstance(factor, float) or self.formula is None:
             return self.training.precisions(profile.budgets, profile.participants), None
         budgets, multiplicities = budget_quadrature(profile)
         return budgets / factor, multiplicities
@@ -76,6 +81,9 @@ class Buyer:
 
         The rewards looked at may go up to ``gain``.
         """
+        if self.scaling is not None:
+            base = self.equilibrium(values, 1.0)
+            return self.scaled_probe(base, *self.precisions(base))
         everybody = Game.of(values, reward=self.gain, **self._game_options)
         owners = len(everybody.values)
         self.training.check_owners(owners)
@@ -96,6 +104,23 @@ class Buyer:
             return Probe(reward, utility, inside.tobytes())
 
         return probe
+
+    def scaled_probe(
+        self, base: Equilibrium, precisions: FloatArray, multiplicities: FloatArray | None
+    ) -> Callable[[float], Probe]:
+        """Return the same where budgets scale; ``base`` is the equilibrium at a reward of 1."""
+        who = np.ones(base.count, np.int64).tobytes()  # the same at every reward
+        power = 1.0 / (self.scaling or 1.0)
+
+        def probe(reward: float) -> Probe:
+            scaled = precisions * reward**power
+            return Probe(reward, self.utility(scaled, multiplicities, base.owners, reward), who)
+
+        return probe
+
+    def nothing(self, owners: int) -> float:
+        """Return the buyer's utility where nobody takes part and nothing is paid."""
+        return self.utility(np.empty(0), None, owners, 0.0)
 
     def utility(
         self, precisions: FloatArray, multiplicities: FloatArray | None, owners: int, reward: float
