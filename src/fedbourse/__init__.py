@@ -1,5 +1,6 @@
 """fedbourse: a market where people are paid for the privacy that their data gives up."""
 
+import fedbourse.figures  # noqa: F401 - lets results draw themselves
 from fedbourse.errors import (
     AuditFailed,
     CannotWrite,

@@ -13,13 +13,14 @@ from fedbourse.game.buyer import Buyer
 from fedbourse.game.column_files import loaded
 from fedbourse.game.columns import FloatArray, positive
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
+from fedbourse.game.presentation import Chart, Columns, Line, Presentable
 from fedbourse.game.reward.best import best_scaled_reward, best_searched_reward
 from fedbourse.game.training import Training
 from fedbourse.units import number
 
 
-@dataclass(frozen=True, eq=False)
-class WhatIf:
+@dataclass(frozen=True, eq=False, repr=False)
+class WhatIf(Presentable):
     """What each of some rewards would buy, by each accuracy model."""
 
     rewards: FloatArray
@@ -34,6 +35,28 @@ class WhatIf:
     """The buyer's: accuracy value * accuracy - reward."""
     best: dict[str, tuple[float, float]]
     """By the name of the model: the best of all rewards, and the utility there."""
+
+    def _facts(self) -> dict[str, object]:
+        facts: dict[str, object] = {"owners": self.owners, "participants": self.participants}
+        for name, (reward, utility) in self.best.items():
+            facts |= {f"best_reward_{name}": reward, f"best_utility_{name}": utility}
+        return facts
+
+    def _rows(self) -> Columns:
+        rows = {"reward": self.rewards, "total_budget": self.total_budgets}
+        for name in self.accuracy:
+            rows |= {f"accuracy_{name}": self.accuracy[name], f"utility_{name}": self.utility[name]}
+        return rows
+
+    def _chart(self) -> Chart:
+        order = np.argsort(self.rewards)
+        lines = [Line(m, self.rewards[order], each[order]) for m, each in self.utility.items()]
+        return Chart(
+            title=f"{self.participants} of {self.owners} owners take part at every reward",
+            x_label="reward",
+            y_label="the buyer's utility",
+            lines=tuple(lines),
+        )
 
 
 def what_if(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fedbourse.game.columns import FloatArray, column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.distribution import Distribution
 from fedbourse.game.game import PayFor, pays_for_information
+from fedbourse.game.presentation import Chart, Columns, Library, Presentable
 from fedbourse.game.profile import Equilibrium, empty_equilibrium
 from fedbourse.game.reward.concave import best_rewards
 from fedbourse.game.reward.expected import ExpectedOffer, expected_offer
@@ -23,8 +24,8 @@ from fedbourse.game.training import Training
 from fedbourse.units import number, whole_number
 
 
-@dataclass(frozen=True, eq=False)
-class Offer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Offer(Presentable):
     """The reward that is best for the buyer, and what it buys."""
 
     reward: float
@@ -37,6 +38,39 @@ class Offer:
     method: str
     reason: str
     """Why no reward pays, where the best reward is 0; otherwise empty."""
+
+    def to_frame(
+        self,
+        library: Library | None = None,
+        *,
+        owners: Literal["participants", "all"] = "participants",
+    ) -> Any:
+        """Return the equilibrium's frame: what each owner sells and is paid."""
+        return self.equilibrium.to_frame(library, owners=owners)
+
+    def _facts(self) -> dict[str, object]:
+        return self._short_facts() | {"regret": self.equilibrium.regret, "reason": self.reason}
+
+    def _short_facts(self) -> dict[str, object]:
+        facts = {
+            "reward": self.reward,
+            "utility": self.utility,
+            "accuracy": self.accuracy,
+            "owners": self.equilibrium.owners,
+            "participants": self.equilibrium.count,
+            "total_budget": self.equilibrium.total_budget,
+            "method": self.method,
+        }
+        return facts | ({"reason": self.reason} if self.reason else {})
+
+    def _rows(self) -> Columns:
+        return self.equilibrium._rows()
+
+    def _first_rows(self) -> str:
+        return self.equilibrium._first_rows()
+
+    def _chart(self) -> Chart:
+        return self.equilibrium._chart()
 
 
 @overload
@@ -125,6 +159,11 @@ def best_reward(
             "owners= goes with a distribution of values; found a column of values, "
             "which Sample(values) makes a distribution"
         )
+    return best_offer(buyer, values, progress)
+
+
+def best_offer(buyer: Buyer, values: object, progress: Progress = no_progress) -> Offer:
+    """Return the best reward for owners with these values."""
     scaled = buyer.scaling is not None
     return (_scaled if scaled else _searched)(buyer, values, progress)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -14,14 +14,15 @@ from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Linear
 from fedbourse.game.distribution import Distribution
 from fedbourse.game.draws import linear_draws
+from fedbourse.game.presentation import Chart, Columns, Line, Presentable
 from fedbourse.game.reward.concave import best_rewards
 from fedbourse.game.reward.search import Probe, Progress, best_by_zoom, no_progress
 
 _AT_ONCE = 4_000_000  # values that are drawn and solved at once
 
 
-@dataclass(frozen=True)
-class ExpectedOffer:
+@dataclass(frozen=True, repr=False)
+class ExpectedOffer(Presentable):
     """The reward that is best on average over draws of the owners' values.
 
     Each ``..._spread`` is the standard deviation over the draws, at that reward.
@@ -40,6 +41,24 @@ class ExpectedOffer:
     method: str
     reason: str
     """Why no reward pays, where the best reward is 0; otherwise empty."""
+    outcomes: dict[str, FloatArray] = field(compare=False)
+    """The utility, accuracy and participants of each draw, at that reward."""
+
+    def _facts(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outcomes"}
+
+    def _rows(self) -> Columns:
+        return {"draw": np.arange(self.draws), **self.outcomes}
+
+    def _chart(self) -> Chart:
+        utilities = self.outcomes["utility"]
+        return Chart(
+            title=f"{self.draws} draws of {self.owners} values at a reward of {self.reward:.4g}",
+            x_label="the buyer's utility",
+            y_label="draws",
+            lines=(Line("utility", np.arange(self.draws), utilities),),
+            kind="histogram",
+        )
 
 
 def expected_offer(
@@ -74,6 +93,11 @@ def expected_offer(
         seed=seed,
         method=method,
         reason="" if reward else "no reward pays: on average, each is worse than no reward at all",
+        outcomes={
+            "utility": utilities,
+            "accuracy": accuracies,
+            "participants": counts.astype(np.float64),
+        },
     )
 
 
