@@ -246,7 +246,7 @@ AnyAccuracy = str | Accuracy | AccuracyModel
 def accuracy_named(accuracy: AnyAccuracy) -> Accuracy | CustomAccuracy:
     """Return our model as it is, that of a name with chance 0.5 and ceiling 1, or the caller's.
 
-    A kind of ``Accuracy`` with other formulas is no model: those of its name would be used.
+    A subclass of ``Accuracy`` is refused: the formula of its name would be used, not its own.
     """
     if type(accuracy) is Accuracy:
         return accuracy

@@ -84,8 +84,8 @@ class Continuation:
             moved = np.abs(ahead - budgets)
             marginals_ahead = self._marginal(ahead)
             steep = (marginals_ahead - marginals) / (ahead - budgets)
-            told = moved > _TELLING * (ahead + total)  # else rounding is most of it
-            slopes = np.where(told, np.maximum(0.0, steep), slopes)
+            telling = moved > _TELLING * (ahead + total)  # else rounding is most of it
+            slopes = np.where(telling, np.maximum(0.0, steep), slopes)
             budgets, marginals = ahead, marginals_ahead
             most = float((moved / (ahead + _ROUNDING / _CONVERGED * total)).max())
             if most <= _CONVERGED or last <= 2.0 * most <= 2.0 * _PLATEAU:

@@ -211,13 +211,13 @@ class Equilibrium(Presentable):
 
     def _chart(self) -> Chart:
         profile = self._profile
-        known = profile.values is not None
+        by_value = profile.values is not None
         x = profile.values if profile.values is not None else -profile.budgets
         order = np.argsort(x, kind="stable")
-        places = x[order] if known else np.arange(1.0, len(order) + 1)
+        places = x[order] if by_value else np.arange(1.0, len(order) + 1)
         return Chart(
             title=f"{self.count} of {self.owners} owners share a reward of {self.reward:g}",
-            x_label="value" if known else "owner, by budget",
+            x_label="value" if by_value else "owner, by budget",
             y_label="budget (rho)",
             lines=(Line("budget", places, profile.budgets[order]),),
             kind="points",
