@@ -416,6 +416,23 @@ def test_a_terminal_sees_how_far_the_reading_is(run, folder, monkeypatch) -> Non
     assert "reading 1: 4 rows" in err
 
 
+def test_a_terminal_sees_how_far_a_long_search_is(run, monkeypatch) -> None:
+    arguments = ("solve", "--uniform", "1:5", "--owners", "4", "--caps", "0.3")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr("fedbourse.cli.output._PATIENCE_S", 1e9)
+    assert "searched" not in run(*arguments)[2]
+    monkeypatch.setattr("fedbourse.cli.output._PATIENCE_S", 0.0)
+    assert "per cent of the rewards searched" in run(*arguments)[2]
+
+
+def test_the_default_accuracy_model_is_the_recommended_one(run) -> None:
+    shared = ("solve", "--uniform", "1:5", "--owners", "9", "--json")
+    default = json.loads(run(*shared)[1])
+    assert default["accuracy_model"] == "precision"
+    assert default == json.loads(run(*shared, "--accuracy", "precision")[1])
+
+
 def test_a_game_without_equilibrium_has_an_exit_code_of_its_own(run) -> None:
     Path("pair.txt").write_text("0.1 1")
     code, _, err = run("solve", "--values", "pair.txt", "--reward", "1", "--entry-cost", "0.09")
