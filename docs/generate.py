@@ -14,8 +14,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 import fedbourse
+import fedbourse.learning
+import fedbourse.study
+import fedbourse.study.deviations
 from fedbourse import errors
 from fedbourse.cli.main import app
+from fedbourse.game.presentation import Presentable
 from fedbourse.market.lifecycle import LIFE, diagram
 from fedbourse.market.service import Market
 from fedbourse.web.app import create_app
@@ -56,22 +60,36 @@ def python_names() -> str:
     lines = [
         "# Python",
         "",
-        "All of this is imported from `fedbourse`. Arguments after `*` are given by name.",
+        "All of this is imported from `fedbourse`, and below from the modules that headings name.",
+        "Arguments after `*` are given by name.",
     ]
     for name in fedbourse.__all__:
-        thing = getattr(fedbourse, name)
-        lines += ["", f"## {name}", ""]
-        if inspect.isclass(thing) and issubclass(thing, Exception):
-            lines += ["See [errors](errors.md)."]
-        elif inspect.isclass(thing) or inspect.isfunction(thing):
-            if inspect.isfunction(thing) or name in MADE_BY_CALLERS:
-                lines += ["```python", f"{name}{_signature(thing)}", "```", ""]
-            lines += [inspect.getdoc(thing) or ""]
-            if inspect.isclass(thing):
-                lines += ["", *_fields(thing), *_methods(thing)]
-        else:
-            lines += [thing if isinstance(thing, str) else ", ".join(f"`{item}`" for item in thing)]
+        lines += ["", f"## {name}", "", *_public(name, getattr(fedbourse, name))]
+    for module in MODULES:
+        lines += ["", f"## {module.__name__}", "", inspect.getdoc(module) or ""]
+        for name in module.__all__:
+            lines += [
+                "",
+                f"### {module.__name__}.{name}",
+                "",
+                *_public(name, getattr(module, name)),
+            ]
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def _public(name: str, thing: Any) -> list[str]:
+    """Describe a class, a function or a list of choices."""
+    if inspect.isclass(thing) and issubclass(thing, Exception):
+        return ["See [errors](errors.md)."]
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        return [thing if isinstance(thing, str) else ", ".join(f"`{item}`" for item in thing)]
+    lines = []
+    if inspect.isfunction(thing) or name in MADE_BY_CALLERS:
+        lines += ["```python", f"{name}{_signature(thing)}", "```", ""]
+    lines += [inspect.getdoc(thing) or ""]
+    if inspect.isclass(thing):
+        lines += ["", *_fields(thing), *_methods(thing)]
+    return lines
 
 
 def life_cycle() -> str:
@@ -161,6 +179,9 @@ def _example(part: dict[str, Any], document: dict[str, Any]) -> Any:
     return schema.get("example")
 
 
+MODULES = (fedbourse.study, fedbourse.study.deviations, fedbourse.learning)
+"""Whose public names are in the page of names too."""
+
 MADE_BY_CALLERS = {
     "Accuracy",
     "ExactNoise",
@@ -172,6 +193,7 @@ MADE_BY_CALLERS = {
     "SimulatedNoise",
     "Terms",
     "Training",
+    "TrialTask",
     "Uniform",
 }
 
@@ -190,7 +212,11 @@ def _fields(thing: type) -> list[str]:
 
 def _methods(thing: type) -> list[str]:
     result = []
-    for name, member in vars(thing).items():
+    members = dict(vars(thing))
+    if issubclass(thing, Presentable):
+        shared = {name: vars(Presentable)[name] for name in ("to_frame", "to_dict", "plot")}
+        members = shared | members
+    for name, member in members.items():
         if isinstance(member, property) and not name.startswith("_"):
             result.append(f"- `.{name}`: {_first_line(member.fget)}")
         elif not name.startswith("_") and isinstance(member, (FunctionType, classmethod)):
@@ -208,10 +234,18 @@ def _signature(thing: Callable[..., object]) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not named:
             parts.append("*")
             named = True
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        default = "" if parameter.default is parameter.empty else f" = {_default(parameter)}"
         parts.append(f"{parameter.name}: {parameter.annotation}{default}")
     returned = signature.return_annotation
     return f"({', '.join(parts)})" + (f" -> {returned}" if isinstance(returned, str) else "")
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    """Return a default as a reader would write it."""
+    if inspect.isfunction(parameter.default):
+        name = parameter.default.__name__
+        return "nothing" if name in ("<lambda>", "no_progress") else name
+    return repr(parameter.default)
 
 
 def _first_line(thing: object) -> str:

@@ -11,7 +11,7 @@ import sys
 from spend import processor, row
 
 from fedbourse import __version__
-from fedbourse.study.pilot import run_pilot_study
+from fedbourse.study.pilot import pilot_study
 from fedbourse.testing.study_tasks import DIGITS, SYNTHETIC
 
 GOAL = 0.02
@@ -25,7 +25,7 @@ def main() -> int:
     row(*["---"] * 5)
     errors = []
     for task, seeds in ((DIGITS, 12), (SYNTHETIC, 24)):
-        study = run_pilot_study(task, aggregation="precision", seeds=seeds)
+        study = pilot_study(task, aggregation="precision", seeds=seeds)
         errors.append(study.largest_error)
         row(task.data, seeds, len(study.checks), f"{study.largest_error:.4f}", GOAL)
     return 0 if max(errors) <= GOAL else 1

@@ -65,6 +65,7 @@ PLACES = {
     "tests/storage/test_crash.py": "e2e",
     "tests/study": "slow",
     "tests/test_benchmarks.py": "slow",
+    "tests/test_notebooks.py": "slow",
     "tests/test_page_weight.py": "browser",
     "tests/web": "slow",
 }

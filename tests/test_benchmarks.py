@@ -174,3 +174,19 @@ def test_the_benchmark_of_noise_has_its_contestants_and_correlations() -> None:
     correlations = rows(done.stdout, "What the time tells")
     assert len(correlations) == 9
     assert all(-1 <= float(cells[1]) <= 1 for cells in correlations[:5])
+
+
+def test_the_benchmark_of_own_costs_finds_the_reward_of_the_built_in_cost() -> None:
+    script = str(ROOT / "benchmarks" / "own_cost.py")
+    done = subprocess.run(
+        [sys.executable, script, "--owners", "8", "--runs", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    (cells,) = [
+        line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| 8 " in line
+    ]
+    assert float(cells[3]) < 1e-8

@@ -101,6 +101,10 @@ def test_public_names_are_importable_and_listed() -> None:
     for name in fedbourse.__all__:
         assert getattr(fedbourse, name) is not None
         assert f"## {name}\n" in page
+    for module in generate.MODULES:
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+            assert f"### {module.__name__}.{name}\n" in page
 
 
 def test_the_layers_of_the_page_are_those_of_the_linter() -> None:

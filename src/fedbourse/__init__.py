@@ -1,5 +1,6 @@
 """fedbourse: a market where people are paid for the privacy that their data gives up."""
 
+import fedbourse.figures  # noqa: F401 - lets results draw themselves
 from fedbourse.errors import (
     AuditFailed,
     CannotWrite,
@@ -29,6 +30,7 @@ from fedbourse.game import (
     ACCURACY_MODELS,
     COSTS,
     Accuracy,
+    AccuracyModel,
     Calibration,
     Chunk,
     DiscoveryResult,
@@ -76,6 +78,7 @@ __all__ = [
     "ACCURACY_MODELS",
     "COSTS",
     "Accuracy",
+    "AccuracyModel",
     "AuditFailed",
     "Calibration",
     "CannotWrite",

@@ -401,7 +401,7 @@ def test_too_many_to_list(run, folder, monkeypatch) -> None:
 
 
 def test_a_large_file_is_streamed(run, folder, monkeypatch) -> None:
-    monkeypatch.setattr(solve_owners, "STREAMED_ABOVE", 10)
+    monkeypatch.setattr("fedbourse.files.values.STREAMED_ABOVE", 10)
     out = run("solve", "--values", "owners/1.parquet", "--reward", "2", "--json")[1]
     assert [(owner["file"], owner["row"]) for owner in json.loads(out)["owners"]] == [
         ("1.parquet", 0), ("1.parquet", 1),
@@ -414,6 +414,23 @@ def test_a_terminal_sees_how_far_the_reading_is(run, folder, monkeypatch) -> Non
     code, _, err = run("solve", "--values", folder, "--reward", "2", "--json")
     assert code == 0
     assert "reading 1: 4 rows" in err
+
+
+def test_a_terminal_sees_how_far_a_long_search_is(run, monkeypatch) -> None:
+    arguments = ("solve", "--uniform", "1:5", "--owners", "4", "--caps", "0.3")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr("fedbourse.cli.output._PATIENCE_S", 1e9)
+    assert "searched" not in run(*arguments)[2]
+    monkeypatch.setattr("fedbourse.cli.output._PATIENCE_S", 0.0)
+    assert "per cent of the rewards searched" in run(*arguments)[2]
+
+
+def test_the_default_accuracy_model_is_the_recommended_one(run) -> None:
+    shared = ("solve", "--uniform", "1:5", "--owners", "9", "--json")
+    default = json.loads(run(*shared)[1])
+    assert default["accuracy_model"] == "precision"
+    assert default == json.loads(run(*shared, "--accuracy", "precision")[1])
 
 
 def test_a_game_without_equilibrium_has_an_exit_code_of_its_own(run) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fedbourse import ACCURACY_MODELS, __version__
 from fedbourse.cli import main
-from fedbourse.study.figures import look_of
+from fedbourse.figures import look_of
 
 
 def test_the_study_leaves_figures_and_numbers_behind(capsys, tmp_path) -> None:

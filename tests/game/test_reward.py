@@ -108,7 +108,7 @@ def test_rewards_stay_below_an_eighth_of_the_weight(accuracy_value, factor, mode
 
 
 def test_where_no_reward_pays_the_reason_is_given() -> None:
-    offer = best_reward(VALUES, training_with(10.0), accuracy_value=1.0)
+    offer = best_reward(VALUES, training_with(10.0), accuracy_value=1.0, accuracy="paper")
     assert offer.reward == 0
     assert offer.accuracy == 0.5
     assert offer.utility == 0.5
@@ -121,7 +121,7 @@ def test_the_condition_for_a_reward_above_0_is_the_geometric_mean() -> None:
     for factor in (0.99, 1.01):
         training = training_with(1.0)
         mean = math.exp(np.log(unit.budgets).mean())
-        offer = best_reward(VALUES, training, accuracy_value=2 / mean * factor)
+        offer = best_reward(VALUES, training, accuracy_value=2 / mean * factor, accuracy="paper")
         assert (offer.reward > 0) == (factor > 1)
 
 
@@ -204,8 +204,8 @@ def test_records_and_pay_reach_the_search() -> None:
 def test_an_offer_on_the_wrong_side_of_a_jump_steps_back() -> None:
     # Planted: the search claims a reward just beyond the jump with the utility just before it.
     training, edge = training_with(0.01), 6 * math.log(1.5)
-    buyer = Buyer(training, 20.0, Accuracy(), Exponential(), 0.0, None, "budget")
-    before = utility([1, 1, 3], edge * (1 - 1e-9), training, Accuracy(), "exponential")
+    buyer = Buyer(training, 20.0, Accuracy("paper"), Exponential(), 0.0, None, "budget")
+    before = utility([1, 1, 3], edge * (1 - 1e-9), training, Accuracy("paper"), "exponential")
     offer = _near(buyer, [1, 1, 3], Probe(edge * (1 + 1e-10), before, b""), "planted")
     assert offer.utility == pytest.approx(before, abs=1e-6)
     assert offer.reward <= edge
@@ -223,7 +223,8 @@ def test_of_two_peaks_the_higher_one_is_found() -> None:
 
 @pytest.mark.slow
 def test_entry_costs_leave_rewards_without_equilibrium_aside() -> None:
-    offer = best_reward(VALUES, PAPER, accuracy_value=20, cost="paper-exponential")
+    terms = {"cost": "paper-exponential", "accuracy": "paper"}
+    offer = best_reward(VALUES, PAPER, accuracy_value=20, **terms)
     assert offer.reward >= 2 * math.sqrt(math.e)
     for reward in np.linspace(1.05, 9.0, 60):
         try:

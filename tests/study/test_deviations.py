@@ -14,7 +14,7 @@ from fedbourse.game import equilibrium
 from fedbourse.game.certificate import regrets
 from fedbourse.game.game import Game
 from fedbourse.game.price_discovery import PriceDiscovery, TickSum
-from fedbourse.study.deviations.findings import NOTHING, all_cases, best_of, run_deviation_study
+from fedbourse.study.deviations.findings import NOTHING, all_cases, best_of, deviation_study
 from fedbourse.study.deviations.old_protocol import play_old_protocol
 from fedbourse.study.deviations.play import Scenario, TradeSetting
 from fedbourse.study.deviations.search import Axis, search
@@ -281,7 +281,7 @@ def test_an_axis_keeps_to_its_ends(axis: Axis) -> None:
 
 
 def test_the_table_says_what_each_case_compares() -> None:
-    findings = run_deviation_study(play_old_protocol, cases=list(CASES.values()), plays=1)
+    findings = deviation_study(play_old_protocol, cases=list(CASES.values()), plays=1)
     page = markdown(findings)
     rows = [finding_row(finding) for finding in findings]
     assert [row["key"] for row in rows] == list(CASES)

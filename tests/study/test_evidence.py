@@ -8,7 +8,7 @@ import pytest
 
 from fedbourse.cli import main
 from fedbourse.learning.evidence import Evidence, EvidenceRule
-from fedbourse.study.evidence import ATTACKS, EvidenceRow, run_evidence_study
+from fedbourse.study.evidence import ATTACKS, EvidenceRow, evidence_study
 from fedbourse.study.trials import TrialTask
 
 TASK = TrialTask("synthetic:d=10,n=40000", owners=30, samples=200, rounds=30)
@@ -18,7 +18,7 @@ SMALL_REWARD = OPTIONS | {"reward": 0.2}
 
 
 def rows(*attacks: str, options=OPTIONS) -> dict[str, EvidenceRow]:
-    study = run_evidence_study(TASK, RULE, attacks=attacks or tuple(ATTACKS), **options)
+    study = evidence_study(TASK, RULE, attacks=attacks or tuple(ATTACKS), **options)
     return {row.attack: row for row in study}
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fedbourse.study.claims import verdicts_on
-from fedbourse.study.paper import run_paper_study
+from fedbourse.study.paper import paper_study
 
 
 @pytest.fixture(scope="module")
 def study():
-    return run_paper_study(draws=400, seed=0)
+    return paper_study(draws=400, seed=0)
 
 
 # n, v_max: participants, R*, U_s, mean utility of all users, its standard deviation over users
@@ -64,7 +64,7 @@ def test_a_verdict_turns_when_the_numbers_do(study) -> None:
     # Planted: the sweep read backwards must turn every trend that held.
     for outcome in study.outcomes:
         assert outcome.metrics["participants"].shape == (400,)
-    reversed_study = run_paper_study(draws=400, seed=0)
+    reversed_study = paper_study(draws=400, seed=0)
     for sweep in ("owners", "value_max"):
         for model in ("paper", "precision"):
             rows = [o.metrics for o in reversed_study.along(sweep, model)]
@@ -77,7 +77,7 @@ def test_a_verdict_turns_when_the_numbers_do(study) -> None:
 
 
 def test_the_seed_decides_the_study() -> None:
-    one, same, other = (run_paper_study(draws=3, seed=s) for s in (5, 5, 6))
+    one, same, other = (paper_study(draws=3, seed=s) for s in (5, 5, 6))
     for a, b, c in zip(one.outcomes, same.outcomes, other.outcomes, strict=True):
         assert a.metrics["reward"].tolist() == b.metrics["reward"].tolist()
         assert a.metrics["reward"].tolist() != c.metrics["reward"].tolist()
@@ -85,6 +85,6 @@ def test_the_seed_decides_the_study() -> None:
 
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
-    run_paper_study(draws=2, progress=lambda done, of: told.append((done, of)))
+    paper_study(draws=2, progress=lambda done, of: told.append((done, of)))
     assert told[0] == (0, 19)
     assert told[-1] == (19, 19)

@@ -7,9 +7,9 @@ import pytest
 
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.study.accuracy import run_accuracy_study
-from fedbourse.study.aggregation import run_aggregation_study
-from fedbourse.study.pilot import HELD_OUT_FACTORS, PILOT_FACTORS, run_pilot_study
+from fedbourse.study.accuracy import accuracy_study
+from fedbourse.study.aggregation import aggregation_study
+from fedbourse.study.pilot import HELD_OUT_FACTORS, PILOT_FACTORS, pilot_study
 from fedbourse.study.trials import Mean, TrialTask, trial
 from fedbourse.testing.study_tasks import DIGITS, SYNTHETIC
 
@@ -66,20 +66,20 @@ def test_a_study_goes_on_where_it_stopped(tmp_path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        run_accuracy_study(TINY, seeds=3, progress=stopping, **options)
+        accuracy_study(TINY, seeds=3, progress=stopping, **options)
     assert len(file.read_text().splitlines()) == 3
     file.write_text(file.read_text() + '[{"factor": 0.1, "wei')  # a crash in mid-line
-    resumed = run_accuracy_study(TINY, seeds=3, **options)
-    assert resumed == run_accuracy_study(TINY, seeds=3, factors=(0.1, 1.0))
+    resumed = accuracy_study(TINY, seeds=3, **options)
+    assert resumed == accuracy_study(TINY, seeds=3, factors=(0.1, 1.0))
     lines = file.read_text().splitlines()
     assert len(lines) == 4
     assert all(json.loads(line) for line in lines)
-    other = run_accuracy_study(TINY, seeds=1, first_seed=9, factors=(0.5,), keep=file)
+    other = accuracy_study(TINY, seeds=1, first_seed=9, factors=(0.5,), keep=file)
     assert len(other.cells) == 2
 
 
 def test_errors_are_means_over_rewards_of_the_distance_to_the_measured_mean() -> None:
-    study = run_accuracy_study(TINY, seeds=2, factors=(0.1, 3.0))
+    study = accuracy_study(TINY, seeds=2, factors=(0.1, 3.0))
     assert len(study.cells) == 2 * 2 * 2
     for name in ACCURACY_MODELS:
         by_hand = []
@@ -91,7 +91,7 @@ def test_errors_are_means_over_rewards_of_the_distance_to_the_measured_mean() ->
 
 
 def test_on_made_up_data_the_papers_formula_is_the_farthest_off() -> None:
-    study = run_accuracy_study(SYNTHETIC, seeds=4, factors=(0.3, 1.0, 3.0))
+    study = accuracy_study(SYNTHETIC, seeds=4, factors=(0.3, 1.0, 3.0))
     errors = {n: study.mean_absolute_error(n, "precision") for n in ACCURACY_MODELS}
     assert errors["precision"] < 0.06
     assert errors["paper"] == max(errors.values())
@@ -103,7 +103,7 @@ def test_a_fitted_model_predicts_unseen_rewards_within_two_points() -> None:
     assert not set(PILOT_FACTORS) & set(HELD_OUT_FACTORS)
     # With 12 seeds the measured means alone are uncertain by 1.6 points.
     task, seeds = SYNTHETIC, 24
-    study = run_pilot_study(task, aggregation="precision", seeds=seeds)
+    study = pilot_study(task, aggregation="precision", seeds=seeds)
     assert all(check.measured.count == seeds for check in study.checks)
     assert len(study.checks) == len(HELD_OUT_FACTORS)
     assert study.largest_error <= 0.02
@@ -120,7 +120,7 @@ def test_a_fitted_model_predicts_unseen_rewards_within_two_points() -> None:
 
 
 def test_precision_weights_serve_those_who_are_paid_most() -> None:
-    rows = run_aggregation_study(DIGITS, seeds=5)
+    rows = aggregation_study(DIGITS, seeds=5)
     mean = {(r.partition, r.factor, r.aggregation): r for r in rows}
     alike, skewed = (
         mean[p, 100.0, "precision"].least_paid.value - mean[p, 100.0, "equal"].least_paid.value
@@ -136,4 +136,4 @@ def test_what_cannot_be_studied_is_refused() -> None:
     with pytest.raises(InvalidData, match="need"):
         trial(TrialTask("sklearn:digits", owners=2000, samples=300), seed=0)
     with pytest.raises(InvalidInput, match="rewards must be numbers above 0"):
-        run_accuracy_study(TINY, seeds=1, factors=(0.0,))
+        accuracy_study(TINY, seeds=1, factors=(0.0,))

@@ -6,10 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from string import Formatter
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OUTPUT = Group("Output")  # without a sort key: it comes last on every help page
 _FILE_WIDTH = 160
+_PATIENCE_S = 1.0
 _WORDS_WIDTH = 24  # what a column of words keeps in a narrow terminal
 
 Block = str | Mapping[str, object] | Table | Text
@@ -119,6 +121,26 @@ def progress_bar(what: str, *, transient: bool = False) -> Iterator[Callable[...
         yield lambda done, of, now=what: progress.update(
             task, completed=done, total=of, description=now
         )
+
+
+@contextmanager
+def late_progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar, gone at the end, of work that mostly takes less than a second, if it takes more.
+
+    It yields ``advance(done, of)``.
+    """
+    since = monotonic()
+    with ExitStack() as stack:
+        advance: Callable[..., None] | None = None
+
+        def late(done: int, of: int) -> None:
+            nonlocal advance
+            if advance is None and monotonic() - since > _PATIENCE_S:
+                advance = stack.enter_context(progress_bar(what, transient=True))
+            if advance is not None:
+                advance(done, of)
+
+        yield late
 
 
 def table(rows: Iterable[Any], columns: Mapping[str, Column]) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from fedbourse.cli.option_values import Clip, Rounds, StepSize, Whole, number_or_best
-from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Output, table
+from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Output, late_progress_bar, table
 from fedbourse.cli.solve_owners import listed, owners_of, shown_while_read
 from fedbourse.errors import InvalidInput
 from fedbourse.files.column_file import read_column
@@ -49,7 +49,7 @@ def solve(
     entry_cost: Annotated[str, Parameter(group=_OWNERS)] = "0",
     caps: Annotated[str | None, Parameter(group=_OWNERS)] = None,
     reward: Annotated[str, Parameter(group=_REWARD)] = "best",
-    accuracy: Annotated[str, Parameter(group=_REWARD, help=_ACCURACY)] = "paper",
+    accuracy: Annotated[str, Parameter(group=_REWARD, help=_ACCURACY)] = "precision",
     chance: Annotated[float, Parameter(group=_REWARD)] = 0.5,
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
@@ -147,9 +147,15 @@ def solve(
     amount = number_or_best("reward", reward)
     with shown_while_read(people) as data:
         if amount is None:
-            offer: Offer = best_reward(
-                data, training, accuracy_value=accuracy_value, accuracy=model, **game
-            )
+            with late_progress_bar("per cent of the rewards searched") as advance:
+                offer: Offer = best_reward(
+                    data,
+                    training,
+                    accuracy_value=accuracy_value,
+                    accuracy=model,
+                    progress=advance,
+                    **game,
+                )
         else:
             offer = _at(amount, buyer, data)
         solution = offer.equilibrium

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +14,7 @@ from fedbourse.cli.option_values import low_and_high
 from fedbourse.errors import InvalidGame, InvalidInput
 from fedbourse.files import owners_in
 from fedbourse.files.column_file import read_column, read_names, split_spec
-from fedbourse.files.tables import READERS
+from fedbourse.files.values import is_streamed
 from fedbourse.game import Chunk, Equilibrium, Stream, Training, Uniform
 from fedbourse.game.columns import FloatArray, positive
 from fedbourse.privacy import DELTA, epsilon
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fedbourse.game.profile import Profile
-
-STREAMED_ABOVE = 256 << 20
-"""Bytes of a file that is not read as a whole."""
 
 LISTED = 10**6
 """How many of a stream's participants are listed."""
@@ -60,19 +54,11 @@ def owners_of(
     if owners is not None:
         raise InvalidInput("--owners goes with --uniform; a file says itself how many there are")
     path, column = split_spec(values)
-    if _is_streamed(path):
+    if is_streamed(path):
         return OwnerColumns(owners_in(path, column=column, names=names), named=names is not None)
     column_values = positive("values", read_column(values, "value", "values"))
     owner_names = None if names is None else read_names(path, names)
     return OwnerColumns(column_values, named=names is not None, names=owner_names)
-
-
-def _is_streamed(path: str) -> bool:
-    """Say whether values are read chunk by chunk: a directory, a glob, or a large table."""
-    if os.path.exists(path):
-        large = os.path.isfile(path) and os.path.getsize(path) > STREAMED_ABOVE
-        return os.path.isdir(path) or (large and Path(path).suffix.lower() in READERS)
-    return glob.has_magic(path)
 
 
 def _drawn(uniform: str, owners: float | None, seed: float) -> npt.NDArray[Any]:

@@ -12,10 +12,11 @@ from fedbourse.cli.files import output_folder
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
 from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar
 from fedbourse.cli.study_task import Folder  # noqa: TC001 - cyclopts reads it
+from fedbourse.figures import need_matplotlib
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.study.claims import Verdict, verdicts_on
-from fedbourse.study.figures import draw_panels, need_matplotlib
-from fedbourse.study.paper import PaperStudy, run_paper_study
+from fedbourse.study.figures import draw_panels
+from fedbourse.study.paper import PaperStudy, paper_study
 from fedbourse.study.tables import verdict_row, write_tables
 from fedbourse.units import whole_number
 from fedbourse.version import __version__
@@ -55,7 +56,7 @@ def paper(
     need_matplotlib()
     with output_folder(out):
         with progress_bar("settings") as advance:
-            study = run_paper_study(draws=count, seed=first, progress=advance)
+            study = paper_study(draws=count, seed=first, progress=advance)
         verdicts = verdicts_on(study)
         files = write_tables(study, verdicts, out) + draw_panels(study, out)
     output.show(

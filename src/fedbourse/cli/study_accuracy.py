@@ -51,8 +51,8 @@ def accuracy(
         Rewards separated by commas, in turning rewards: at 1 the model `precision` sees as much
         noise as signal. By default six from 0.03 to 10.
     """
-    from fedbourse.study.accuracy import FACTORS, run_accuracy_study
-    from fedbourse.study.figures import need_matplotlib
+    from fedbourse.figures import need_matplotlib
+    from fedbourse.study.accuracy import FACTORS, accuracy_study
 
     need_matplotlib()
     task = options.task()
@@ -64,7 +64,7 @@ def accuracy(
     first = whole_number("seed", seed, at_least=0)
     with output_folder(out):
         with progress_bar("seeds") as advance:
-            study = run_accuracy_study(
+            study = accuracy_study(
                 task,
                 seeds=count,
                 first_seed=first,

@@ -11,7 +11,7 @@ from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
-    from fedbourse.study.aggregation import AggregationRow
+    from fedbourse.study.aggregation import AggregationStudy
 
 
 def aggregation(
@@ -32,13 +32,13 @@ def aggregation(
 
         fedbourse study aggregation --data flights --owners 100 --step-size 1 --json
     """
-    from fedbourse.study.aggregation import run_aggregation_study
+    from fedbourse.study.aggregation import aggregation_study
 
     task = options.task()
     count = whole_number("seeds", seeds, at_least=2)
     first = whole_number("seed", seed, at_least=0)
     with progress_bar("federations") as advance:
-        rows = run_aggregation_study(task, seeds=count, first_seed=first, progress=advance)
+        rows = aggregation_study(task, seeds=count, first_seed=first, progress=advance)
     document = {
         "version": __version__,
         "task": asdict(task),
@@ -49,7 +49,7 @@ def aggregation(
     output.show(document, lambda _: _in_words(rows, count))
 
 
-def _in_words(rows: list[AggregationRow], seeds: int) -> Blocks:
+def _in_words(rows: AggregationStudy, seeds: int) -> Blocks:
     yield table(
         rows,
         {

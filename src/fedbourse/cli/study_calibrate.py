@@ -55,11 +55,11 @@ def calibrate(
     seeds
         How many seeds, each with three trainings a reward.
     """
-    from fedbourse.study.pilot import run_pilot_study, sellers_between
+    from fedbourse.study.pilot import pilot_study, sellers_between
 
     task = options.task()
     with progress_bar("seeds") as advance:
-        study = run_pilot_study(
+        study = pilot_study(
             task,
             aggregation=aggregation,
             seeds=whole_number("seeds", seeds, at_least=2),

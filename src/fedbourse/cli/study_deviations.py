@@ -16,6 +16,8 @@ from fedbourse.units import whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedbourse.study.deviations.cases import Case
     from fedbourse.study.deviations.findings import DeviationFinding
 
@@ -53,9 +55,9 @@ def deviations(
         Keys of the deviations to search, separated by commas; all of them by default.
     """
     from fedbourse.embedded.deviation_market import deviation_market
-    from fedbourse.study.deviations.findings import run_deviation_study
+    from fedbourse.figures import need_matplotlib
+    from fedbourse.study.deviations.findings import deviation_study
     from fedbourse.study.deviations.tables import finding_row
-    from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
     cases = _chosen(only)
@@ -63,7 +65,7 @@ def deviations(
     first = whole_number("seed", seed, at_least=0)
     with output_folder(out):
         with progress_bar("deviations") as advance, deviation_market() as market:
-            findings = run_deviation_study(
+            findings = deviation_study(
                 market.play, cases=cases, plays=count, seed=first, progress=advance
             )
         files = _write(findings, out)
@@ -90,7 +92,7 @@ def _chosen(only: str | None) -> list[Case]:
     return [cases[key] for key in keys]
 
 
-def _write(findings: list[DeviationFinding], out: Path) -> list[Path]:
+def _write(findings: Sequence[DeviationFinding], out: Path) -> list[Path]:
     from fedbourse.study.deviations.figure import draw_deviations
     from fedbourse.study.deviations.tables import finding_row, markdown
     from fedbourse.study.tables import write_rows

@@ -21,7 +21,7 @@ from fedbourse.units import number, whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
-    from fedbourse.study.evidence import EvidenceRow
+    from fedbourse.study.evidence import EvidenceStudy
 
 
 def evidence(
@@ -65,7 +65,7 @@ def evidence(
         An attack to try; may be repeated. All of them, where none is named.
     """
     from fedbourse.learning.evidence import EvidenceRule
-    from fedbourse.study.evidence import ATTACKS, run_evidence_study
+    from fedbourse.study.evidence import ATTACKS, evidence_study
 
     for name in attack:
         if name not in ATTACKS:
@@ -76,7 +76,7 @@ def evidence(
     reward = number("reward", reward, above=0)
     reference_records = whole_number("reference_records", reference_records, at_least=1)
     with progress_bar("trainings") as advance:
-        rows = run_evidence_study(
+        rows = evidence_study(
             task,
             rule,
             seeds=count,
@@ -99,7 +99,7 @@ def evidence(
     output.show(document, lambda _: _in_words(rows, count))
 
 
-def _in_words(rows: list[EvidenceRow], seeds: int) -> Blocks:
+def _in_words(rows: EvidenceStudy, seeds: int) -> Blocks:
     yield table(
         rows,
         {

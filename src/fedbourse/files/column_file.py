@@ -21,6 +21,7 @@ from fedbourse.files.columns import (
     is_number,
     is_numeric,
     refuse_nulls,
+    refuse_other_separators,
 )
 
 KINDS = (".csv", ".parquet", ".npy", ".txt", ".arrow", ".feather")
@@ -131,8 +132,10 @@ def _table(name: str, kind: str, data: bytes) -> Any:
             except pa.ArrowInvalid:
                 return ipc.open_stream(data).read_all()
         data = data.removeprefix(b"\xef\xbb\xbf").strip() + b"\n"
-        first = data.splitlines()[0].decode("utf-8", "replace")
-        headless = all(is_number(cell.strip(' "')) for cell in first.split(","))
+        lines = [line.decode("utf-8", "replace") for line in data.split(b"\n", 2)[:2]]
+        first = lines[0]
+        refuse_other_separators(name, [line for line in lines if line.strip()])
+        headless = all(is_number(cell.strip(' "\r')) for cell in first.split(","))
         table = csv.read_csv(
             pa.BufferReader(data),
             read_options=csv.ReadOptions(autogenerate_column_names=headless),

@@ -41,6 +41,22 @@ def cannot_be_read(name: str, error: OSError) -> InvalidFile:
     return InvalidFile(f"{name} cannot be read: {os.strerror(error.errno or 0)}")
 
 
+def refuse_other_separators(name: str, lines: Sequence[str]) -> None:
+    """Refuse text whose first two lines are cut by semicolons or tabs, as many spreadsheets do."""
+    for separator, word in ((";", "semicolons"), ("\t", "tabs")):
+        if lines and all(separator in line for line in lines[:2]) and not _has_commas(lines[0]):
+            raise InvalidFile(
+                f"{name} separates its columns by {word}, and must by commas; its first line is "
+                f"{lines[0]!r:.60}: write it again with commas, and decimals with a point"
+            )
+
+
+def _has_commas(line: str) -> bool:
+    """Say whether commas separate columns, rather than the decimals of numbers."""
+    cells = line.replace("\t", ";").split(";")
+    return "," in line and not all(is_number(cell.strip().replace(",", ".")) for cell in cells)
+
+
 def chosen_column(
     name: str, names: Sequence[str], wanted: str | None, usual: Sequence[str], how: str
 ) -> str:

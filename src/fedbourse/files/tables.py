@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedbourse.errors import InvalidFile
-from fedbourse.files.columns import arrow, explained, is_number
+from fedbourse.files.columns import arrow, explained, is_number, refuse_other_separators
 from fedbourse.files.read_ahead import Piece, one_ahead
 from fedbourse.game.outofcore.stream import ROWS
 
@@ -210,7 +210,9 @@ def _span(path: str) -> _Span:
     start = mark + len(head[mark:]) - len(head[mark:].lstrip(blank))
     if stop <= start:
         raise InvalidFile(f"{path} is empty; it must hold one value for each owner")
-    line = head[start:stop].splitlines()[0]
+    lines = head[start:stop].splitlines()
+    line = lines[0]
+    refuse_other_separators(path, [each.decode("utf-8", "replace") for each in lines[:2]])
     names = [cell.strip() for cell in next(csv.reader([line.decode()]))]
     header = not all(map(is_number, names))
     return _Span(

@@ -1,6 +1,6 @@
 """The two-stage game: how owners respond to a reward, and which reward is best for the buyer."""
 
-from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy
+from fedbourse.game.accuracy import ACCURACY_MODELS, Accuracy, AccuracyModel
 from fedbourse.game.best_response import best_response
 from fedbourse.game.calibration import Calibration, Observation, calibrate
 from fedbourse.game.certificate import regret, tolerance
@@ -26,6 +26,7 @@ __all__ = [
     "ACCURACY_MODELS",
     "COSTS",
     "Accuracy",
+    "AccuracyModel",
     "Calibration",
     "Chunk",
     "DiscoveryResult",

@@ -1,4 +1,4 @@
-"""Four models of the accuracy that budgets buy.
+"""Four models of the accuracy that budgets buy, and any model of the caller's.
 
 A model turns the participants' precisions y_i (see ``training``) into a quality between 0 (noise
 only) and 1 (no noise), and
@@ -13,8 +13,10 @@ err by themselves, being few: the paper takes 0, so that two owners could replac
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -137,7 +139,7 @@ ACCURACY_MODELS: Registry[QualityModel] = Registry(
 class Accuracy:
     """A model of the accuracy that budgets buy."""
 
-    model: str = "paper"
+    model: str = "precision"
     chance: float = 0.5
     """The accuracy of a guess, reached where noise drowns everything."""
     ceiling: float = 1.0
@@ -195,7 +197,13 @@ class Accuracy:
             self.sampling,
         )
         with np.errstate(divide="ignore", over="ignore"):
-            return ACCURACY_MODELS[self.model].quality(scaled)
+            quality = ACCURACY_MODELS[self.model].quality(scaled)
+        if not isinstance(quality, Quality):
+            raise InvalidInput(
+                f"the quality of the accuracy model {self.model!r} must be a Quality; "
+                f"found {quality!r:.60}"
+            )
+        return quality
 
     def of(
         self, precisions: FloatArray, owners: int, multiplicities: FloatArray | None = None
@@ -208,6 +216,78 @@ class Accuracy:
         return self.chance + self.range * math.exp(float(quality.log))
 
 
-def accuracy_named(accuracy: str | Accuracy) -> Accuracy:
-    """Return a model as it is, or the one of that name with chance 0.5 and ceiling 1."""
-    return accuracy if isinstance(accuracy, Accuracy) else Accuracy(accuracy)
+@runtime_checkable
+class AccuracyModel(Protocol):
+    """What an accuracy model of your own must offer: one method."""
+
+    def accuracy(self, precisions: FloatArray, owners: int) -> float:
+        """Return the accuracy, from 0 to 1, that these updates buy.
+
+        ``precisions`` has y = r m^2 / (2 d eta^2 T L^2) of each participant, its budget over the
+        noise that a budget of 1 leaves: an array to be read only, empty where nobody takes part.
+        ``owners`` is the number of all owners, taking part or not.
+        """
+        ...
+
+
+class CustomAccuracy:
+    """An accuracy model of the caller's."""
+
+    sums_noise = False
+    range = 1.0
+    """What perfect training adds to a guess, at most: nothing else is told of the model."""
+
+    def __init__(self, custom: AccuracyModel) -> None:
+        self._custom = custom
+        self.model = type(custom).__name__
+
+    def of(
+        self, precisions: FloatArray, owners: int, multiplicities: FloatArray | None = None
+    ) -> float:
+        """Return the accuracy that these participants' precisions buy."""
+        if multiplicities is not None:
+            raise InvalidInput(f"{self.model} needs each participant's precision by itself")
+        shown = np.array(precisions, dtype=np.float64)
+        shown.flags.writeable = False
+        try:
+            result: object = self._custom.accuracy(shown, owners)
+        except Exception as error:  # whatever the caller's code does wrong
+            raise InvalidInput(
+                f"{self.model}.accuracy(precisions, owners) fails for {len(shown)} participants "
+                f"of {owners} owners: {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(result, np.ndarray) and result.ndim == 0:
+            result = result[()]
+        if isinstance(result, numbers.Real) and 0 <= float(result) <= 1:
+            return float(result)
+        what = f"an array of shape {result.shape}" if isinstance(result, np.ndarray) else result
+        raise InvalidInput(
+            f"{self.model}.accuracy(precisions, owners) must return one number from 0 to 1; for "
+            f"{len(shown)} participants of {owners} owners it returned {what!s:.60}"
+        )
+
+
+AnyAccuracy = str | Accuracy | AccuracyModel
+"""What callers may give: a name, one of our models with its numbers, or a model of their own."""
+
+
+def accuracy_named(accuracy: AnyAccuracy) -> Accuracy | CustomAccuracy:
+    """Return our model as it is, that of a name with chance 0.5 and ceiling 1, or the caller's.
+
+    A subclass of ``Accuracy`` is refused: the formula of its name would be used, not its own.
+    """
+    if type(accuracy) is Accuracy:
+        return accuracy
+    if isinstance(accuracy, str):
+        return Accuracy(accuracy)
+    if isinstance(accuracy, AccuracyModel) and not isinstance(accuracy, type):
+        return CustomAccuracy(accuracy)
+    hint = ""
+    if isinstance(accuracy, type):
+        hint = ", a class; give an object of it"
+    elif isinstance(accuracy, Accuracy):
+        hint = "; a class of your own is not used as an Accuracy: give it that method"
+    raise InvalidInput(
+        f"accuracy must be one of {', '.join(ACCURACY_MODELS)}, an Accuracy, or an object with the "
+        f"method accuracy(precisions, owners); found {accuracy!r:.60}{hint}"
+    )

@@ -13,6 +13,7 @@ import numpy as np
 from fedbourse.errors import InvalidGame
 from fedbourse.game.array_spans import blocks, on_every_core
 from fedbourse.game.best_response import best_responses
+from fedbourse.game.column_files import loaded
 from fedbourse.game.columns import FloatArray, per_owner
 from fedbourse.game.costs import Cost, Linear, PrivacyCost
 from fedbourse.game.game import Game, PayFor, all_but
@@ -48,7 +49,8 @@ def regret(
         samples=samples,
         pay_for=pay_for,
     )
-    plan = per_owner("budgets", budgets, len(game.values)) * game.units
+    plan = per_owner("budgets", loaded("budgets", budgets, "budget"), len(game.values))
+    plan = plan * game.units
     over = np.flatnonzero(plan > game.caps)
     if len(over):
         i = int(over[0])

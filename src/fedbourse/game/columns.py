@@ -1,7 +1,8 @@
 """One number per owner, from whatever column the caller has.
 
-NumPy arrays, lists, and pandas, Arrow and Polars columns all become one-dimensional NumPy arrays;
-whatever is not a number is refused with its position and the value found.
+NumPy arrays, lists, pandas, Arrow and Polars columns, frames of one column and lazy frames all
+become one-dimensional NumPy arrays; whatever is not a number is refused with its position and the
+value found. What is still in a file is read before (``column_files``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def column(name: str, data: object, *, start: int = 0, where: str = "") -> npt.N
 
     ``start`` and ``where`` say where its first entry stands, for error messages.
     """
-    array = _as_array(name, data)
+    array = _as_array(name, _one_column(name, data))
     if array.ndim != 1:
         raise InvalidGame(
             f"{name} must be one column of numbers; found an array of shape {array.shape}"
@@ -91,6 +92,23 @@ def refuse_bad_bits(name: str, block: FloatArray, start: int, where: str = "") -
     return float(top.view(np.float64))
 
 
+def _one_column(name: str, data: Any) -> object:
+    """Return the column of a frame that has one; anything else as it is."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # a lazy frame
+        data = data.collect()
+    if not hasattr(data, "columns") or len(np.shape(data)) != 2:
+        return data
+    names = [str(each) for each in getattr(data, "column_names", data.columns)]
+    if len(names) != 1:
+        raise InvalidGame(
+            f"{name} must be one column; found a frame of {len(names)}: {', '.join(names[:9])}; "
+            "choose one of them, as in frame['value']"
+        )
+    if hasattr(data, "iloc"):  # pandas
+        return data.iloc[:, 0]
+    return data.column(0) if hasattr(data, "column") else data[names[0]]
+
+
 def _as_array(name: str, data: object) -> npt.NDArray[Any]:
     if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
         i = int(np.argmax(np.ma.getmaskarray(data)))
@@ -99,7 +117,7 @@ def _as_array(name: str, data: object) -> npt.NDArray[Any]:
         isinstance(data, Iterable) or hasattr(data, "__array__")
     ):
         raise InvalidGame(
-            f"{name} must be a list, an array, or a pandas, Arrow or Polars column; "
+            f"{name} must be a list, an array, a file, or a pandas, Arrow or Polars column; "
             f"found {type(data).__name__}"
         )
     try:

@@ -274,10 +274,11 @@ class Custom(Cost):
         try:
             result = getattr(self.custom, method)(values, budgets)
             return np.broadcast_to(np.asarray(result, dtype=np.float64), shape)
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # whatever the caller's code does wrong
             raise InvalidCost(
-                f"{self.name}.{method} must take and return arrays; it failed: {error}"
-            ) from None
+                f"{self.name}.{method} must take and return arrays; it failed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 COSTS: Registry[Cost | PrivacyCost] = Registry(

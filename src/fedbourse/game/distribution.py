@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.column_files import loaded
 from fedbourse.game.columns import FloatArray, positive
 from fedbourse.units import number
 
@@ -57,7 +58,8 @@ class Sample:
     values: FloatArray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", positive("values", self.values))
+        values = loaded("values", self.values, "value")
+        object.__setattr__(self, "values", positive("values", values))
         if not len(self.values):
             raise InvalidGame("a sample of values must hold at least one value; found none")
 

@@ -25,9 +25,10 @@ def equilibrium(
 ) -> Equilibrium:
     """Return the equilibrium of owners with these privacy values who share ``reward``.
 
-    ``values`` are a column of numbers; or come in chunks where memory does not hold them: a list,
-    an iterator or a function of arrays, an Arrow dataset of one column, a ``Stream``; or are summed
-    up in a ``ParticipantSketch``.
+    ``values`` are a column of numbers: a list, an array, a pandas, Arrow or Polars column, a frame
+    of one column, a lazy frame, or a path or ``FILE:COLUMN``, as may be all other columns. Or they
+    come in chunks where memory does not hold them: a list, an iterator or a function of arrays, an
+    Arrow dataset of one column, a ``Stream``; or are summed up in a ``ParticipantSketch``.
     ``entry_cost`` and ``caps`` are one number or one for each owner. With ``pay_for="information"``
     an owner is paid in proportion to samples^2 times its budget, the precision of its updates;
     otherwise ``samples`` plays no part.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
+from fedbourse.game.column_files import loaded
 from fedbourse.game.columns import FloatArray, per_owner, positive, refuse_first
 from fedbourse.game.costs import Cost, Custom, PrivacyCost, Totals, cost_named
 from fedbourse.game.roots import falling_root
@@ -52,16 +53,18 @@ class Game:
         """Check everything once and return the game."""
         family = cost_named(cost)
         amount = checked_reward(reward)
-        column = positive("values", values)
+        column = positive("values", loaded("values", values, "value"))
         if len(column) < 2:
             raise InvalidGame(too_few(len(column)))
         if isinstance(family, Custom):
             family.check_on_grid(column, amount)
+        entry_cost = loaded("entry_cost", entry_cost)
         entry = per_owner("entry_cost", entry_cost, len(column)) + family.entry
-        limits = per_owner("caps", np.inf if caps is None else caps, len(column), infinite=True)
+        caps = np.inf if caps is None else loaded("caps", caps, "cap")
+        limits = per_owner("caps", caps, len(column), infinite=True)
         units = np.ones(len(column))
         if pays_for_information(pay_for):
-            records = per_owner("samples", samples, len(column))
+            records = per_owner("samples", loaded("samples", samples), len(column))
             refuse_first("samples", records, records == 0, "above 0 where pay is for information")
             units = records**2
             column, limits = family.per_unit(column, units), limits * units

@@ -67,6 +67,7 @@ def solve_game(game: Game, population: Population | None = None) -> Equilibrium:
         utilities=members.gross_utilities(budgets[inside], scale) - members.entry,
         regret=worst,
         who=who,
+        values=None if (game.units != 1).any() else members.values,
     )
     by_value = not (game.capped or has_entry_costs or (game.units != 1).any())
     return Equilibrium(

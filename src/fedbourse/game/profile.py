@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from fedbourse.errors import InvalidGame, NoEquilibrium
+from fedbourse.errors import InvalidGame, InvalidInput, NoEquilibrium
 from fedbourse.game.certificate import largest_linear_regret, tolerance
 from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.cutoff import CutoffRecord
 from fedbourse.game.game import checked_reward
 from fedbourse.game.participants import OwnerTable, ParticipantSet, source_and_row
+from fedbourse.game.presentation import Chart, Library, Line, Presentable, frame
 
+_LISTED_UNASKED = 1000
+"""Participants that a notebook may list without being asked."""
 _SMALLEST = 1e-290  # below, doubles have fewer digits than a certificate needs
 
 
@@ -32,14 +35,16 @@ class Profile:
     """The largest gain from deviating, unless another function certifies it."""
     who: list[Any] | None = None
     """What they are called; None where that is their positions."""
+    values: FloatArray | None = None
+    """Their values; None where pay is for information, and values count per unit of it."""
 
     def __post_init__(self) -> None:
         for array in (self.participants, self.budgets, self.payments, self.utilities):
             array.flags.writeable = False
 
 
-@dataclass(frozen=True, eq=False)
-class Equilibrium:
+@dataclass(frozen=True, eq=False, repr=False)
+class Equilibrium(Presentable):
     """Budgets that no owner gains by changing while the others keep theirs, with the certificate.
 
     ``participants`` are positions in the values, rising; ``budgets``, ``payments`` and
@@ -145,6 +150,88 @@ class Equilibrium:
         result[self.participants] = self.budgets
         return result
 
+    def to_frame(
+        self,
+        library: Library | None = None,
+        *,
+        owners: Literal["participants", "all"] = "participants",
+    ) -> Any:
+        """Return those who take part as a frame: index, name, value, budget, payment and utility.
+
+        ``owners="all"`` has a row for each owner, in the order of the values; outsiders have zeros,
+        and no value, which is not held. The library is pandas or Polars: whichever is installed.
+        """
+        if owners not in ("participants", "all"):
+            raise InvalidInput(f"owners must be 'participants' or 'all'; found {owners!r:.60}")
+        return frame(self._rows() if owners == "participants" else self._all_rows(), library)
+
+    def _facts(self) -> dict[str, object]:
+        return {**self._held_facts(), "regret": self.regret}
+
+    def _short_facts(self) -> dict[str, object]:
+        """Return what is told without listing owners or reading a stream again."""
+        return {name: fact for name, fact in self._held_facts().items() if fact is not None}
+
+    def _held_facts(self) -> dict[str, object]:
+        return {
+            "owners": self.owners,
+            "participants": self.count,
+            "reward": self.reward,
+            "total_budget": self.total_budget,
+            "cutoff": self.cutoff,
+            "method": self.method,
+        }
+
+    def _rows(self) -> dict[str, Any]:
+        profile = self._profile
+        rows: dict[str, Any] = {"index": profile.participants, **_named(profile.who)}
+        if profile.values is not None:
+            rows["value"] = profile.values
+        return rows | {
+            "budget": profile.budgets,
+            "payment": profile.payments,
+            "utility": profile.utilities,
+        }
+
+    def _all_rows(self) -> dict[str, Any]:
+        profile = self._profile
+        rows: dict[str, Any] = {"index": np.arange(self.owners), "budget": self.dense()}
+        for name, amounts in (("payment", profile.payments), ("utility", profile.utilities)):
+            rows[name] = np.zeros(self.owners)
+            rows[name][profile.participants] = amounts
+        return rows
+
+    def _first_rows(self) -> str:
+        if self.count > _LISTED_UNASKED:
+            return ""
+        try:
+            return super()._first_rows()
+        except InvalidGame:  # they cannot be listed
+            return ""
+
+    def _chart(self) -> Chart:
+        profile = self._profile
+        by_value = profile.values is not None
+        x = profile.values if profile.values is not None else -profile.budgets
+        order = np.argsort(x, kind="stable")
+        places = x[order] if by_value else np.arange(1.0, len(order) + 1)
+        return Chart(
+            title=f"{self.count} of {self.owners} owners share a reward of {self.reward:g}",
+            x_label="value" if by_value else "owner, by budget",
+            y_label="budget (rho)",
+            lines=(Line("budget", places, profile.budgets[order]),),
+            kind="points",
+        )
+
+
+def _named(who: list[Any] | None) -> dict[str, list[Any]]:
+    """Return what owners are called: by file and row, or by name."""
+    if who is None:
+        return {}
+    if who and all(isinstance(each, tuple) for each in who):
+        return {"file": [each[0] for each in who], "row": [each[1] for each in who]}
+    return {"name": who}
+
 
 def empty_equilibrium(owners: int) -> Equilibrium:
     """Return the equilibrium of a reward of 0: nobody takes part."""
@@ -228,6 +315,7 @@ def _linear_profile(
         utilities=reward * shares**2,
         regret=worst,
         who=who,
+        values=table.values if units is None else None,
     )
 
 

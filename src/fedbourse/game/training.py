@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbourse.errors import InvalidGame, InvalidNumber
+from fedbourse.game.column_files import loaded
 from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.privacy import noise_scale
 from fedbourse.units import number, whole_number
@@ -43,7 +44,9 @@ class Training:
         for name in ("step_size", "clip", *(["samples"] if single else [])):
             object.__setattr__(self, name, number(name, getattr(self, name), above=0))
         if not single:
-            object.__setattr__(self, "samples", positive("samples", self.samples))
+            object.__setattr__(
+                self, "samples", positive("samples", loaded("samples", self.samples))
+            )
         with np.errstate(all="ignore"):
             factors = np.atleast_1d(np.asarray(self.noise_factor))
         wrong = factors[~((factors > 1e-290) & (factors < 1e290))]

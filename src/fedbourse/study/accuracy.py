@@ -6,18 +6,22 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game import ACCURACY_MODELS
+from fedbourse.game.presentation import Chart, Line, Presentable
 from fedbourse.learning.aggregation import AGGREGATIONS
+from fedbourse.study.results import columns_of
 from fedbourse.study.trials import Mean, TrialTask, trial
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from fedbourse.game.presentation import Columns
 
 
 FACTORS = tuple(float(f) for f in np.geomspace(0.03, 10.0, 6))
@@ -50,9 +54,9 @@ class Point:
     predicted: dict[str, float]
 
 
-@dataclass(frozen=True)
-class AccuracyStudy:
-    """A finished study."""
+@dataclass(frozen=True, repr=False)
+class AccuracyStudy(Presentable):
+    """What trainings reached, reward by reward, and what each accuracy model predicted."""
 
     task: TrialTask
     cells: tuple[Cell, ...]
@@ -85,8 +89,32 @@ class AccuracyStudy:
         points = [point for point in self.points if point.aggregation == aggregation]
         return float(np.mean([abs(p.predicted[model] - p.measured.value) for p in points]))
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw both aggregations and return the figure; or that by precision, into axes."""
+        from fedbourse.study.accuracy_figure import accuracy_figure
 
-def run_accuracy_study(
+        return accuracy_figure(self) if axes is None else super().plot(axes)
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "data": self.task.data,
+            "trainings": len(self.cells),
+            "seeds": len({cell.seed for cell in self.cells}),
+        }
+
+    def _rows(self) -> Columns:
+        return columns_of([cell_row(cell) for cell in self.cells])
+
+    def _chart(self) -> Chart:
+        points = [point for point in self.points if point.aggregation == "precision"]
+        x = np.array([point.factor for point in points])
+        lines = [Line("mean", x, np.array([point.measured.value for point in points]))]
+        for model in ACCURACY_MODELS:
+            lines.append(Line(model, x, np.array([point.predicted[model] for point in points])))
+        return Chart("measured, and predicted", "reward", "accuracy", tuple(lines))
+
+
+def accuracy_study(
     task: TrialTask,
     *,
     seeds: int,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbourse.figures import STYLE, look_of, need_matplotlib, pyplot, save_figure
 from fedbourse.game import ACCURACY_MODELS
 from fedbourse.learning.aggregation import AGGREGATIONS
-from fedbourse.study.figures import STYLE, look_of, need_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from fedbourse.study.accuracy import AccuracyStudy, Point
 
@@ -20,6 +21,17 @@ def draw_accuracy(study: AccuracyStudy, folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the files."""
     plt = need_matplotlib()
     with plt.rc_context(STYLE):
+        figure = accuracy_figure(study)
+        written = save_figure(figure, folder / "accuracy", "accuracy")
+        plt.close(figure)
+    return written
+
+
+def accuracy_figure(study: AccuracyStudy) -> Figure:
+    """Return both aggregations as one figure."""
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure: Figure
         figure, grid = plt.subplots(1, 2, figsize=(7.2, 3.2), layout="constrained", sharey=True)
         for axes, aggregation in zip(grid, AGGREGATIONS, strict=True):
             points = [point for point in study.points if point.aggregation == aggregation]
@@ -31,9 +43,7 @@ def draw_accuracy(study: AccuracyStudy, folder: Path) -> list[Path]:
             f"{study.task.data}: means of {points[0].measured.count} seeds; bars: 95 % intervals",
             fontsize=7,
         )
-        written = save_figure(figure, folder / "accuracy", "accuracy")
-        plt.close(figure)
-    return written
+    return figure
 
 
 def _panel(axes: Axes, points: list[Point]) -> None:

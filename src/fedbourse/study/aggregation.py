@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbourse.game.presentation import Chart, Line
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.records import Records
+from fedbourse.study.results import StudyRows
 from fedbourse.study.trials import Mean, Trial, TrialTask
 from fedbourse.study.trials import trial as draw_trial
 
@@ -44,13 +46,26 @@ class AggregationRow:
     """The weight of the best paid participant; 1/K where all weigh the same."""
 
 
-def run_aggregation_study(
+class AggregationStudy(StudyRows[AggregationRow]):
+    """Whom each aggregation serves, federation by federation."""
+
+    def _chart(self) -> Chart:
+        lines = []
+        for factor, aggregation in dict.fromkeys((r.factor, r.aggregation) for r in self):
+            rows = [r for r in self if (r.factor, r.aggregation) == (factor, aggregation)]
+            x = np.array([row.partition for row in rows])
+            y = np.array([row.buyer.value for row in rows])
+            lines.append(Line(f"{aggregation}, reward {factor:g}", x, y))
+        return Chart("on the buyer's records", "owners' records", "accuracy", tuple(lines))
+
+
+def aggregation_study(
     task: TrialTask,
     *,
     seeds: int,
     first_seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[AggregationRow]:
+) -> AggregationStudy:
     """Train every federation at both rewards with both aggregations."""
     rows = []
     for done, scheme in enumerate(PARTITIONS):
@@ -62,7 +77,7 @@ def run_aggregation_study(
             _row(trials, factor, aggregation) for factor in FACTORS for aggregation in AGGREGATIONS
         ]
     progress(len(PARTITIONS) * seeds, len(PARTITIONS) * seeds)
-    return rows
+    return AggregationStudy(tuple(rows))
 
 
 def _row(trials: list[Trial], factor: float, aggregation: str) -> AggregationRow:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedbourse.game import ACCURACY_MODELS, Accuracy
+from fedbourse.game import Accuracy
 from fedbourse.study.paper import ACCURACY_VALUE, PaperStudy
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Verdict:
 
 
 def verdicts_on(study: PaperStudy) -> list[Verdict]:
-    """Return a verdict for every claim under every model."""
-    return [_verdict(study, claim, model) for claim in CLAIMS for model in ACCURACY_MODELS]
+    """Return a verdict for every claim under every model of the study."""
+    return [_verdict(study, claim, model) for claim in CLAIMS for model in study.models]
 
 
 def _verdict(study: PaperStudy, claim: PaperClaim, model: str) -> Verdict:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbourse.game.presentation import Chart, Line
 from fedbourse.learning.aggregation import aggregate
 from fedbourse.learning.engines import LocalEngine, Updates
 from fedbourse.learning.evidence import EvidenceRule, Reference
@@ -19,6 +20,7 @@ from fedbourse.learning.partition import Federation
 from fedbourse.learning.records import Records
 from fedbourse.learning.rounds import train
 from fedbourse.privacy.noise import SimulatedNoise
+from fedbourse.study.results import StudyRows
 from fedbourse.study.trials import Mean, TrialTask, trial
 
 if TYPE_CHECKING:
@@ -233,7 +235,18 @@ class _Outcome:
         return 0.0 if self.verdict == "dismissed" and self.stands else self.pay_share
 
 
-def run_evidence_study(
+class EvidenceStudy(StudyRows[EvidenceRow]):
+    """What one device that does not do its work earns, attack by attack."""
+
+    def _chart(self) -> Chart:
+        x = np.array([row.attack for row in self])
+        without = Line("without evidence", x, np.array([row.pay_share.value for row in self]))
+        earned = Line("with evidence", x, np.array([row.earned_share.value for row in self]))
+        title = "what the deviating device is paid"
+        return Chart(title, "what it sends", "part of the reward", (without, earned), "points")
+
+
+def evidence_study(
     task: TrialTask,
     rule: EvidenceRule,
     *,
@@ -243,7 +256,7 @@ def run_evidence_study(
     first_seed: int = 0,
     attacks: Sequence[str] = tuple(ATTACKS),
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[EvidenceRow]:
+) -> EvidenceStudy:
     """Try every attack on every seed's federation, without evidence and with it."""
     outcomes: dict[str, list[_Outcome]] = {attack: [] for attack in attacks}
     of = seeds * len(attacks)
@@ -253,7 +266,7 @@ def run_evidence_study(
             progress(k * len(attacks) + number, of)
             outcomes[attack].append(_tried(one, reward, attack, rule, seed=first_seed + k))
     progress(of, of)
-    return [_row(attack, tries) for attack, tries in outcomes.items()]
+    return EvidenceStudy(tuple(_row(attack, tries) for attack, tries in outcomes.items()))
 
 
 def _tried(one: Trial, reward: float, attack: str, rule: EvidenceRule, *, seed: int) -> _Outcome:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbourse.errors import MissingExtra
-from fedbourse.game import ACCURACY_MODELS
+from fedbourse.figures import STYLE, look_of, need_matplotlib, pyplot, save_figure
 from fedbourse.study.paper import SWEEPS, PaperOutcome, PaperStudy, Sweep
-from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,27 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by every common colour vision; dashes and markers say the
-# same again for print without colour.
-LOOKS = {
-    "paper": ("#0072B2", "-", "o"),
-    "population": ("#E69F00", "--", "s"),
-    "averaged": ("#009E73", "-.", "^"),
-    "precision": ("#D55E00", ":", "D"),
-    "mean": ("#000000", "-", "o"),
-    "spread": ("#666666", "--", "v"),
-}
-_OTHER_LOOKS = (("#CC79A7", "-", "P"), ("#56B4E9", "--", "X"), ("#F0E442", "-.", "*"))
-STYLE: dict[str, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-    "figure.dpi": 200,
-    "svg.hashsalt": "fedbourse",  # the same study gives the same bytes
-}
 _LABELS = {
     "participants": "participants",
     "server_utility": "server's utility",
@@ -57,24 +34,29 @@ def draw_panels(study: PaperStudy, folder: Path) -> list[Path]:
                 figure.supxlabel(_caption(study), fontsize=7)
                 written += save_figure(figure, folder / f"{metric}_by_{sweep.name}")
                 plt.close(figure)
-        figure, grid = plt.subplots(3, 2, figsize=(7.2, 8.2), layout="constrained")
-        for row, metric in zip(grid, _LABELS, strict=True):
-            for axes, sweep in zip(row, SWEEPS, strict=True):
-                _panel(axes, study, metric, sweep)
-        for letter, axes in zip("abcdef", grid.flat, strict=True):
-            axes.set_title(f"({letter})", fontsize=9, loc="left")
-        figure.supxlabel(_caption(study), fontsize=7)
+        figure = _overview(plt, study)
         written += save_figure(figure, folder / "overview")
         plt.close(figure)
     return written
 
 
-def look_of(name: str) -> tuple[str, str, str]:
-    """Return colour, dashes and marker of a line; accuracy models that packages add have some."""
-    if name in LOOKS:
-        return LOOKS[name]
-    others = [model for model in ACCURACY_MODELS if model not in LOOKS]
-    return _OTHER_LOOKS[others.index(name) % len(_OTHER_LOOKS)]
+def overview(study: PaperStudy) -> Figure:
+    """Return all six panels as one figure."""
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        return _overview(plt, study)
+
+
+def _overview(plt: Any, study: PaperStudy) -> Figure:
+    figure: Figure
+    figure, grid = plt.subplots(3, 2, figsize=(7.2, 8.2), layout="constrained")
+    for row, metric in zip(grid, _LABELS, strict=True):
+        for axes, sweep in zip(row, SWEEPS, strict=True):
+            _panel(axes, study, metric, sweep)
+    for letter, axes in zip("abcdef", grid.flat, strict=True):
+        axes.set_title(f"({letter})", fontsize=9, loc="left")
+    figure.supxlabel(_caption(study), fontsize=7)
+    return figure
 
 
 def _caption(study: PaperStudy) -> str:
@@ -84,7 +66,7 @@ def _caption(study: PaperStudy) -> str:
 def _panel(axes: Axes, study: PaperStudy, metric: str, sweep: Sweep) -> None:
     paper = study.along(sweep.name, "paper")
     if metric == "server_utility":
-        for model in ACCURACY_MODELS:
+        for model in study.models:
             _line(axes, study.along(sweep.name, model), metric, label=model, look=model)
         # The same scale in both panels, with room for the legend below the lines.
         rows = [o.metrics[metric] for o in study.outcomes]
@@ -112,26 +94,3 @@ def _line(axes: Axes, outcomes: list[PaperOutcome], metric: str, *, label: str, 
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     means = [float(row.mean()) for row in rows]
     axes.plot(x, means, dashes, color=colour, marker=marker, markersize=3.5, label=label)
-
-
-def save_figure(figure: Figure, stem: Path, study: str = "paper") -> list[Path]:
-    """Write a figure as SVG and PNG, the same bytes for the same study; return the files."""
-    title = f"fedbourse {__version__} study {study}"
-    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
-    figure.savefig(svg, metadata={"Date": None, "Title": title})
-    figure.savefig(png, metadata={"Software": title})
-    return [svg, png]
-
-
-def need_matplotlib() -> Any:
-    """Return pyplot, set up to write files; or say which extra is missing."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra(
-            "figures need matplotlib, which is not installed: pip install 'fedbourse[study]'"
-        ) from None
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    return plt

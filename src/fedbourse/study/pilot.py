@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.game import Calibration, Observation, Training, calibrate
+from fedbourse.game.presentation import Chart, Line, Presentable
+from fedbourse.study.results import columns_of, flat
 from fedbourse.study.trials import Mean, Trial, TrialTask, trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from fedbourse.game.presentation import Columns
 
 PILOT_FACTORS = tuple(float(f) for f in np.geomspace(0.1, 10.0, 6))
 """Rewards of the pilot, in turning rewards."""
@@ -44,8 +48,8 @@ class HeldOutCheck:
         return self.predicted - self.measured.value
 
 
-@dataclass(frozen=True)
-class PilotStudy:
+@dataclass(frozen=True, repr=False)
+class PilotStudy(Presentable):
     """A calibration and its checks."""
 
     task: TrialTask
@@ -60,8 +64,32 @@ class PilotStudy:
         """Return how far the fitted model is off at most, over the rewards that it had not seen."""
         return max(abs(check.error) for check in self.checks)
 
+    def _facts(self) -> dict[str, object]:
+        fit = self.calibration.accuracy
+        return {
+            "data": self.task.data,
+            "aggregation": self.aggregation,
+            "seeds": self.seeds,
+            "model": fit.model,
+            "chance": fit.chance,
+            "ceiling": fit.ceiling,
+            "noise": fit.noise,
+            "sampling": fit.sampling,
+            "largest_error": self.largest_error,
+        }
 
-def run_pilot_study(
+    def _rows(self) -> Columns:
+        return columns_of([flat(asdict(check)) | {"error": check.error} for check in self.checks])
+
+    def _chart(self) -> Chart:
+        x = np.array([check.reward for check in self.checks])
+        predicted = Line("predicted", x, np.array([check.predicted for check in self.checks]))
+        measured = Line("mean", x, np.array([check.measured.value for check in self.checks]))
+        title = "rewards that the fit has not seen"
+        return Chart(title, "reward", "accuracy", (measured, predicted))
+
+
+def pilot_study(
     task: TrialTask,
     *,
     aggregation: str,

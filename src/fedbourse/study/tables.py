@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from typing import TYPE_CHECKING
 
 from fedbourse.study.paper import METRICS, PaperOutcome, PaperStudy
@@ -20,7 +19,7 @@ def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -
     """Write means, single draws and verdicts; every row carries the version and the seed."""
     source = {"version": __version__, "seed": study.seed, "draws": study.draws}
     return [
-        write_rows(folder / "summary.csv", (_summary(o) | source for o in study.outcomes)),
+        write_rows(folder / "summary.csv", (o.summary() | source for o in study.outcomes)),
         write_rows(
             folder / "draws.csv", (row | source for o in study.outcomes for row in _rows(o))
         ),
@@ -44,28 +43,9 @@ def verdict_row(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _key(outcome: PaperOutcome) -> dict[str, object]:
-    return {
-        "sweep": outcome.sweep.name,
-        "owners": outcome.setting.owners,
-        "value_max": outcome.setting.value_max,
-        "model": outcome.model,
-    }
-
-
-def _summary(outcome: PaperOutcome) -> dict[str, object]:
-    row = _key(outcome)
-    for name in METRICS:
-        values = outcome.metrics[name]
-        row[f"{name}_mean"] = float(values.mean())
-        row[f"{name}_std"] = float(values.std(ddof=1))
-        row[f"{name}_standard_error"] = float(values.std(ddof=1)) / math.sqrt(len(values))
-    return row
-
-
 def _rows(outcome: PaperOutcome) -> Iterable[dict[str, object]]:
     for i in range(len(outcome.metrics["participants"])):
-        yield _key(outcome) | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
+        yield outcome.key | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, object]]) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.column_files import loaded_values
 
 ROWS = 1 << 20
 """How many values a chunk holds where the source does not say: 8 MB."""
@@ -54,6 +55,7 @@ class Stream:
 
 def stream_or_column(data: object) -> object:
     """Return the ``Stream`` that ``data`` is, or the column of numbers."""
+    data = loaded_values(data)
     if isinstance(data, Stream):
         return data
     if hasattr(data, "to_batches"):  # Arrow's datasets, tables and scanners

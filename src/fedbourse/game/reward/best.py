@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame, NoEquilibrium
-from fedbourse.game.accuracy import Accuracy, accuracy_named
+from fedbourse.game.accuracy import AnyAccuracy, accuracy_named
 from fedbourse.game.buyer import Buyer
+from fedbourse.game.column_files import loaded, loaded_values
 from fedbourse.game.columns import FloatArray, column
 from fedbourse.game.costs import Cost, PrivacyCost, cost_named
 from fedbourse.game.distribution import Distribution
 from fedbourse.game.game import PayFor, pays_for_information
+from fedbourse.game.presentation import Chart, Columns, Library, Presentable
 from fedbourse.game.profile import Equilibrium, empty_equilibrium
 from fedbourse.game.reward.concave import best_rewards
 from fedbourse.game.reward.expected import ExpectedOffer, expected_offer
-from fedbourse.game.reward.search import Probe, best_by_search
+from fedbourse.game.reward.search import Probe, Progress, best_by_search, no_progress
 from fedbourse.game.training import Training
 from fedbourse.units import number, whole_number
 
 
-@dataclass(frozen=True, eq=False)
-class Offer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Offer(Presentable):
     """The reward that is best for the buyer, and what it buys."""
 
     reward: float
@@ -37,6 +39,39 @@ class Offer:
     reason: str
     """Why no reward pays, where the best reward is 0; otherwise empty."""
 
+    def to_frame(
+        self,
+        library: Library | None = None,
+        *,
+        owners: Literal["participants", "all"] = "participants",
+    ) -> Any:
+        """Return the equilibrium's frame: what each owner sells and is paid."""
+        return self.equilibrium.to_frame(library, owners=owners)
+
+    def _facts(self) -> dict[str, object]:
+        return self._short_facts() | {"regret": self.equilibrium.regret, "reason": self.reason}
+
+    def _short_facts(self) -> dict[str, object]:
+        facts = {
+            "reward": self.reward,
+            "utility": self.utility,
+            "accuracy": self.accuracy,
+            "owners": self.equilibrium.owners,
+            "participants": self.equilibrium.count,
+            "total_budget": self.equilibrium.total_budget,
+            "method": self.method,
+        }
+        return facts | ({"reason": self.reason} if self.reason else {})
+
+    def _rows(self) -> Columns:
+        return self.equilibrium._rows()
+
+    def _first_rows(self) -> str:
+        return self.equilibrium._first_rows()
+
+    def _chart(self) -> Chart:
+        return self.equilibrium._chart()
+
 
 @overload
 def best_reward(
@@ -44,7 +79,7 @@ def best_reward(
     training: Training,
     *,
     accuracy_value: float,
-    accuracy: str | Accuracy = ...,
+    accuracy: AnyAccuracy = ...,
     cost: str | PrivacyCost | Cost = ...,
     entry_cost: object = ...,
     caps: object = ...,
@@ -52,6 +87,7 @@ def best_reward(
     owners: int,
     draws: int = ...,
     seed: int = ...,
+    progress: Progress = ...,
 ) -> ExpectedOffer: ...
 @overload
 def best_reward(
@@ -59,11 +95,12 @@ def best_reward(
     training: Training,
     *,
     accuracy_value: float,
-    accuracy: str | Accuracy = ...,
+    accuracy: AnyAccuracy = ...,
     cost: str | PrivacyCost | Cost = ...,
     entry_cost: object = ...,
     caps: object = ...,
     pay_for: PayFor = ...,
+    progress: Progress = ...,
 ) -> Offer: ...
 
 
@@ -72,7 +109,7 @@ def best_reward(
     training: Training,
     *,
     accuracy_value: float,
-    accuracy: str | Accuracy = "paper",
+    accuracy: AnyAccuracy = "precision",
     cost: str | PrivacyCost | Cost = "linear",
     entry_cost: object = 0.0,
     caps: object = None,
@@ -80,26 +117,30 @@ def best_reward(
     owners: int | None = None,
     draws: int = 200,
     seed: int = 0,
+    progress: Progress = no_progress,
 ) -> Offer | ExpectedOffer:
     """Return the reward that maximises accuracy_value * accuracy - reward.
 
     ``values`` are the owners' own; or, for a buyer who does not know them, a distribution
     (``Uniform(1, 5)``, ``Sample(values)``, or any of SciPy's) of which ``owners`` values are drawn.
+    ``accuracy`` is the name of a model, an ``Accuracy``, or an ``AccuracyModel`` of your own.
+    ``progress`` is told how much of the search, of how much, is done.
 
     >>> from fedbourse import Training
     >>> training = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
-    >>> offer = best_reward([1, 2, 3], training, accuracy_value=20, accuracy="precision")
+    >>> offer = best_reward([1, 2, 3], training, accuracy_value=20)
     >>> round(offer.reward, 6), offer.method
     (0.517723, 'closed form')
     """
     pays_for_information(pay_for)
+    values = loaded_values(values)  # once, for many games
     buyer = Buyer(
         training=training,
         accuracy_value=number("accuracy_value", accuracy_value, above=0),
         accuracy=accuracy_named(accuracy),
         cost=cost_named(cost),
-        entry_cost=entry_cost,
-        caps=caps,
+        entry_cost=loaded("entry_cost", entry_cost),
+        caps=loaded("caps", caps, "cap"),
         pay_for=pay_for,
     )
     if isinstance(values, Distribution):
@@ -111,28 +152,39 @@ def best_reward(
             owners=whole_number("owners", owners, at_least=2, error=InvalidGame),
             draws=whole_number("draws", draws, at_least=1),
             seed=whole_number("seed", seed, at_least=0),
+            progress=progress,
         )
     if owners is not None:
         raise InvalidGame(
             "owners= goes with a distribution of values; found a column of values, "
             "which Sample(values) makes a distribution"
         )
-    return _scaled(buyer, values) if buyer.scaling is not None else _searched(buyer, values)
+    return best_offer(buyer, values, progress)
 
 
-def _scaled(buyer: Buyer, values: object) -> Offer:
+def best_offer(buyer: Buyer, values: object, progress: Progress = no_progress) -> Offer:
+    """Return the best reward for owners with these values."""
+    scaled = buyer.scaling is not None
+    return (_scaled if scaled else _searched)(buyer, values, progress)
+
+
+def _scaled(buyer: Buyer, values: object, progress: Progress) -> Offer:
     base = buyer.equilibrium(values, 1.0)
     precisions, multiplicities = buyer.precisions(base)
-    best, first_unit = best_scaled_reward(buyer, base, precisions, multiplicities)
-    closed = buyer.accuracy.sums_noise and buyer.scaling == 1.0
-    method = "closed form" if closed else "Newton's method on a concave utility"
+    if buyer.formula is None:
+        best = best_searched_reward(buyer, base, precisions, multiplicities, progress)
+        method, reason = "global search", _none_pays(buyer)
+    else:
+        best, first_unit = best_scaled_reward(buyer, base, precisions, multiplicities)
+        closed = buyer.formula.sums_noise and buyer.scaling == 1.0
+        method = "closed form" if closed else "Newton's method on a concave utility"
+        reason = (
+            "no reward pays: from a reward of 0 on, the worth of the model "
+            f"({buyer.accuracy_value:g} times accuracy) grows by {first_unit:.4g} per "
+            "unit of reward, less than 1"
+        )
     if best > 0:
         return _offer(buyer, base.at(best) or buyer.equilibrium(values, best), method)
-    reason = (
-        "no reward pays: from a reward of 0 on, the worth of the model "
-        f"({buyer.accuracy_value:g} times accuracy) grows by {first_unit:.4g} per "
-        "unit of reward, less than 1"
-    )
     return _offer(buyer, empty_equilibrium(base.owners), method, reason)
 
 
@@ -143,28 +195,46 @@ def best_scaled_reward(
 
     ``base`` is the equilibrium at a reward of 1, ``precisions`` its precisions.
     """
+    assert buyer.formula is not None
     (reward,), (first_unit,) = best_rewards(
         precisions[None, :],
         np.array([base.count]),
         multiplicities=multiplicities,
         owners=base.owners,
-        accuracy=buyer.accuracy,
+        accuracy=buyer.formula,
         accuracy_value=buyer.accuracy_value,
         degree=buyer.scaling or 1.0,
     )
     return float(reward), float(first_unit)
 
 
-def _searched(buyer: Buyer, values: object) -> Offer:
-    best, at_jump = best_by_search(buyer.prober(values), buyer.gain)
+def best_searched_reward(
+    buyer: Buyer,
+    base: Equilibrium,
+    precisions: FloatArray,
+    multiplicities: FloatArray | None,
+    progress: Progress = no_progress,
+) -> float:
+    """Return the best reward by an accuracy model of which nothing but its numbers is told."""
+    probe = buyer.scaled_probe(base, precisions, multiplicities)
+    best, _ = best_by_search(probe, buyer.gain, progress)
+    return best.reward if best.utility > buyer.nothing(base.owners) else 0.0
+
+
+def _searched(buyer: Buyer, values: object, progress: Progress) -> Offer:
+    best, at_jump = best_by_search(buyer.prober(values), buyer.gain, progress)
     method = "global search, " + ("best at a jump" if at_jump else "best at a smooth peak")
-    if best.utility > buyer.accuracy_value * buyer.accuracy.chance:
+    owners = len(column("values", values))
+    if best.utility > buyer.nothing(owners):
         return _near(buyer, values, best, method)
-    reason = (
+    return _offer(buyer, empty_equilibrium(owners), method, _none_pays(buyer))
+
+
+def _none_pays(buyer: Buyer) -> str:
+    return (
         f"no reward pays: none up to {buyer.gain:g}, the worth of perfect training, is better "
         "than none at all"
     )
-    return _offer(buyer, empty_equilibrium(len(column("values", values))), method, reason)
 
 
 def _near(buyer: Buyer, values: object, best: Probe, method: str) -> Offer:

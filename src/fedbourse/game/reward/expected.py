@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from fedbourse.errors import InvalidGame
+from fedbourse.game.accuracy import Accuracy
 from fedbourse.game.buyer import Buyer
 from fedbourse.game.columns import FloatArray, IntArray, positive
 from fedbourse.game.costs import Linear
 from fedbourse.game.distribution import Distribution
 from fedbourse.game.draws import linear_draws
+from fedbourse.game.presentation import Chart, Columns, Line, Presentable
 from fedbourse.game.reward.concave import best_rewards
-from fedbourse.game.reward.search import Probe, best_by_zoom
+from fedbourse.game.reward.search import Probe, Progress, best_by_zoom, no_progress
 
 _AT_ONCE = 4_000_000  # values that are drawn and solved at once
 
 
-@dataclass(frozen=True)
-class ExpectedOffer:
+@dataclass(frozen=True, repr=False)
+class ExpectedOffer(Presentable):
     """The reward that is best on average over draws of the owners' values.
 
     Each ``..._spread`` is the standard deviation over the draws, at that reward.
@@ -39,19 +41,43 @@ class ExpectedOffer:
     method: str
     reason: str
     """Why no reward pays, where the best reward is 0; otherwise empty."""
+    outcomes: dict[str, FloatArray] = field(compare=False)
+    """The utility, accuracy and participants of each draw, at that reward."""
+
+    def _facts(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outcomes"}
+
+    def _rows(self) -> Columns:
+        return {"draw": np.arange(self.draws), **self.outcomes}
+
+    def _chart(self) -> Chart:
+        utilities = self.outcomes["utility"]
+        return Chart(
+            title=f"{self.draws} draws of {self.owners} values at a reward of {self.reward:.4g}",
+            x_label="the buyer's utility",
+            y_label="draws",
+            lines=(Line("utility", np.arange(self.draws), utilities),),
+            kind="histogram",
+        )
 
 
 def expected_offer(
-    buyer: Buyer, values: Distribution, *, owners: int, draws: int, seed: int
+    buyer: Buyer,
+    values: Distribution,
+    *,
+    owners: int,
+    draws: int,
+    seed: int,
+    progress: Progress = no_progress,
 ) -> ExpectedOffer:
     """Return the best reward over ``draws`` draws of ``owners`` values each."""
     buyer.training.check_owners(owners)
     games = _draw(values, owners, draws, seed)
-    if buyer.scaling is not None:
-        reward, accuracies, counts = _scaled(buyer, games, owners)
+    if buyer.scaling is not None and buyer.formula is not None:
+        reward, accuracies, counts = _scaled(buyer, buyer.formula, games, owners)
         method = "Newton's method on the mean over draws"
     else:
-        reward, accuracies, counts = _searched(buyer, games)
+        reward, accuracies, counts = _searched(buyer, games, owners, progress)
         method = "global search on the mean over draws"
     utilities = buyer.accuracy_value * accuracies - reward
     return ExpectedOffer(
@@ -67,6 +93,11 @@ def expected_offer(
         seed=seed,
         method=method,
         reason="" if reward else "no reward pays: on average, each is worse than no reward at all",
+        outcomes={
+            "utility": utilities,
+            "accuracy": accuracies,
+            "participants": counts.astype(np.float64),
+        },
     )
 
 
@@ -88,7 +119,7 @@ def _draw(values: Distribution, owners: int, draws: int, seed: int) -> Iterator[
 
 
 def _scaled(
-    buyer: Buyer, games: Iterator[FloatArray], owners: int
+    buyer: Buyer, formula: Accuracy, games: Iterator[FloatArray], owners: int
 ) -> tuple[float, FloatArray, IntArray]:
     parts = [part for table in games for part in _unit_precisions(buyer, table)]
     counts = np.concatenate([count for _, count in parts])
@@ -104,16 +135,16 @@ def _scaled(
         precisions,
         counts,
         owners=owners,
-        accuracy=buyer.accuracy,
+        accuracy=formula,
         accuracy_value=buyer.accuracy_value,
         degree=degree,
         together=True,
     )
     reward = float(rewards[0])
     if reward == 0:
-        return 0.0, np.full(len(counts), buyer.accuracy.chance), np.zeros_like(counts)
-    quality = buyer.accuracy.quality(precisions * reward ** (1 / degree), counts, owners)
-    return reward, buyer.accuracy.chance + buyer.accuracy.range * np.exp(quality.log), counts
+        return 0.0, np.full(len(counts), formula.chance), np.zeros_like(counts)
+    quality = formula.quality(precisions * reward ** (1 / degree), counts, owners)
+    return reward, formula.chance + formula.range * np.exp(quality.log), counts
 
 
 def _unit_precisions(buyer: Buyer, table: FloatArray) -> Iterator[tuple[FloatArray, IntArray]]:
@@ -130,7 +161,9 @@ def _unit_precisions(buyer: Buyer, table: FloatArray) -> Iterator[tuple[FloatArr
         yield precisions[None, :], np.array([one.count])
 
 
-def _searched(buyer: Buyer, games: Iterator[FloatArray]) -> tuple[float, FloatArray, IntArray]:
+def _searched(
+    buyer: Buyer, games: Iterator[FloatArray], owners: int, progress: Progress
+) -> tuple[float, FloatArray, IntArray]:
     """Search on the mean over draws: each draw's jumps are a small part of it."""
     rows = [row for table in games for row in table]
     probers = [buyer.prober(row) for row in rows]
@@ -138,10 +171,18 @@ def _searched(buyer: Buyer, games: Iterator[FloatArray]) -> tuple[float, FloatAr
     def at(reward: float) -> list[Probe]:
         return [probe(reward) for probe in probers]
 
-    best = best_by_zoom(lambda reward: float(np.mean([p.utility for p in at(reward)])), buyer.gain)
+    def mean(reward: float) -> float:
+        return float(np.mean([probe.utility for probe in at(reward)]))
+
+    best = best_by_zoom(mean, buyer.gain, progress)
     utilities = np.array([probe.utility for probe in at(best)])
-    if not utilities.mean() > buyer.accuracy_value * buyer.accuracy.chance:
-        return 0.0, np.full(len(rows), buyer.accuracy.chance), np.zeros(len(rows), np.int64)
+    nothing = buyer.nothing(owners)
+    if not utilities.mean() > nothing:
+        return (
+            0.0,
+            np.full(len(rows), nothing / buyer.accuracy_value),
+            np.zeros(len(rows), np.int64),
+        )
     counts = np.array([len(probe.who) // np.int64().itemsize for probe in at(best)])
     paid = np.where(counts > 0, best, 0.0)
     return best, (utilities + paid) / buyer.accuracy_value, counts

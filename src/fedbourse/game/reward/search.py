@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -33,12 +34,35 @@ class Probe:
     """The participants, as a key: equal keys at both ends of an interval mean no jump in it."""
 
 
-def best_by_search(probe: Callable[[float], Probe], largest: float) -> tuple[Probe, bool]:
-    """Return the best reward in (0, largest], and whether it stands at a jump."""
-    points = _with_jumps(probe, [probe(float(reward)) for reward in _grid(largest)])
+Progress = Callable[[int, int], None]
+"""Is told how much of some work, of how much, is done."""
+
+
+def no_progress(done: int, of: int) -> None:
+    """Tell nobody."""
+
+
+def best_by_search(
+    probe: Callable[[float], Probe], largest: float, progress: Progress = no_progress
+) -> tuple[Probe, bool]:
+    """Return the best reward in (0, largest], and whether it stands at a jump.
+
+    ``progress`` is told per cent: the grid is the first third, jumps the second, peaks the last.
+    """
+
+    def advance(third: int, done: int, of: int) -> None:
+        progress((100 * third + 100 * done // max(of, 1)) // 3, 100)
+
+    grid = _grid(largest)
+    points = []
+    for done, reward in enumerate(grid):
+        advance(0, done, len(grid))
+        points.append(probe(reward))
+    points = _with_jumps(probe, points, partial(advance, 1))
     best, at_jump = points[0], False
     start = 0
     for stop in range(1, len(points) + 1):
+        advance(2, stop, len(points))
         if stop < len(points) and points[stop].who == points[start].who:
             continue
         piece = points[start:stop]
@@ -51,11 +75,16 @@ def best_by_search(probe: Callable[[float], Probe], largest: float) -> tuple[Pro
     return best, at_jump
 
 
-def best_by_zoom(utility: Callable[[float], float], largest: float) -> float:
+def best_by_zoom(
+    utility: Callable[[float], float], largest: float, progress: Progress = no_progress
+) -> float:
     """Return the best reward of a utility with many small jumps, by ever finer grids."""
-    rewards = _grid(largest)
-    for _ in range(4):
-        heights = [utility(reward) for reward in rewards]
+    rewards, zooms = _grid(largest), 4
+    for zoom in range(zooms):
+        heights = []
+        for done, reward in enumerate(rewards):
+            progress((100 * zoom + 100 * done // len(rewards)) // zooms, 100)
+            heights.append(utility(reward))
         top = int(np.argmax(heights))
         best, around = rewards[top], rewards[max(top - 1, 0) : top + 2]
         rewards = np.unique([best, *np.linspace(around[0], around[-1], 25)]).tolist()
@@ -69,11 +98,15 @@ def _grid(largest: float) -> list[float]:
     return [float(reward) for reward in np.unique(np.concatenate([even, ratio]))]
 
 
-def _with_jumps(probe: Callable[[float], Probe], points: list[Probe]) -> list[Probe]:
+def _with_jumps(
+    probe: Callable[[float], Probe], points: list[Probe], progress: Progress
+) -> list[Probe]:
     """Add the last point before and the first point after each jump."""
     result, left_over = list(points), JUMPS
     intervals = [(left, right) for left, right in pairwise(points) if left.who != right.who]
-    for left, right in sorted(intervals, key=lambda ends: -max(end.utility for end in ends)):
+    by_height = sorted(intervals, key=lambda ends: -max(end.utility for end in ends))
+    for done, (left, right) in enumerate(by_height):
+        progress(done, len(by_height))
         start = left
         while start.who != right.who and left_over:
             before, after = _jump(probe, start, right)

@@ -4,3 +4,7 @@
 the table each. Every case is played under the old protocol (``old_protocol``, a model) and against
 the market's own commands (``embedded.deviation_market``).
 """
+
+from fedbourse.study.deviations.findings import DeviationStudy, all_cases, deviation_study
+
+__all__ = ["DeviationStudy", "all_cases", "deviation_study"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbourse.figures import STYLE, need_matplotlib, pyplot, save_figure
 from fedbourse.study.deviations.tables import gains
-from fedbourse.study.figures import STYLE, need_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from matplotlib.figure import Figure
 
     from fedbourse.study.deviations.findings import DeviationFinding
 
@@ -19,6 +21,16 @@ _BEFORE, _AFTER = "#999999", "#D55E00"
 def draw_deviations(findings: Sequence[DeviationFinding], folder: Path) -> list[Path]:
     """Write the figure as SVG and PNG; return the files."""
     plt = need_matplotlib()
+    with plt.rc_context(STYLE):
+        figure = deviations_figure(findings)
+        written = save_figure(figure, folder / "deviations", "deviations")
+        plt.close(figure)
+    return written
+
+
+def deviations_figure(findings: Sequence[DeviationFinding]) -> Figure:
+    """Return owners' and the buyer's gains as one figure."""
+    plt = pyplot()
     panels = [
         ("owners: utility gained, credits", [f for f in findings if f.case.party != "buyer"]),
         (
@@ -28,6 +40,7 @@ def draw_deviations(findings: Sequence[DeviationFinding], folder: Path) -> list[
     ]
     panels = [panel for panel in panels if panel[1]]
     with plt.rc_context(STYLE):
+        figure: Figure
         figure, grid = plt.subplots(
             len(panels),
             1,
@@ -60,6 +73,4 @@ def draw_deviations(findings: Sequence[DeviationFinding], folder: Path) -> list[
         figure.supxlabel(
             "R = 10; the best that search found, against the market's own commands", fontsize=7
         )
-        written = save_figure(figure, folder / "deviations", "deviations")
-        plt.close(figure)
-    return written
+    return figure

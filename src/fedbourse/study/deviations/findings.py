@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbourse.game.presentation import Chart, Line
 from fedbourse.study.deviations.buyer_cases import buyer_cases
 from fedbourse.study.deviations.evidence_cases import buyer_evidence_cases, owner_evidence_cases
 from fedbourse.study.deviations.old_protocol import play_old_protocol
 from fedbourse.study.deviations.owner_cases import owner_cases
 from fedbourse.study.deviations.search import Point, search
+from fedbourse.study.results import StudyRows, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fedbourse.game.presentation import Columns
     from fedbourse.study.deviations.cases import Case
     from fedbourse.study.deviations.play import Play, Scenario, TradeOutcome
 
@@ -97,15 +100,40 @@ def _result(
     )
 
 
-def run_deviation_study(
+class DeviationStudy(StudyRows[DeviationFinding]):
+    """What each deviation gains, under the old protocol and now."""
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw all deviations and return the figure; or what is gained now, into axes."""
+        from fedbourse.study.deviations.figure import deviations_figure
+
+        return deviations_figure(self) if axes is None else super().plot(axes)
+
+    def _rows(self) -> Columns:
+        from fedbourse.study.deviations.tables import finding_row
+
+        return columns_of([finding_row(finding) for finding in self])
+
+    def _chart(self) -> Chart:
+        x = np.array([finding.case.key for finding in self])
+        y = np.array([finding.after.gain for finding in self])
+        title = "the best that search found"
+        return Chart(title, "deviation", "gain, credits", (Line("gain", x, y),), "points")
+
+
+def deviation_study(
     play: Play,
     *,
     plays: int,
     seed: int = 0,
     cases: Sequence[Case],
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[DeviationFinding]:
-    """Search each case under the old protocol, and under the one that ``play`` carries out."""
+) -> DeviationStudy:
+    """Search each case under the old protocol, and under the one that ``play`` carries out.
+
+    ``cases`` are of ``all_cases``. ``fedbourse.embedded.deviation_market`` plays against the
+    market's own commands: ``with deviation_market() as market``, and ``market.play`` is the play.
+    """
     findings = []
     for done, case in enumerate(cases):
         progress(done, len(cases))
@@ -116,4 +144,4 @@ def run_deviation_study(
         intended, after = best_of(case, play, plays=count, seed=seed)
         findings.append(DeviationFinding(case, intended, before, after))
     progress(len(cases), len(cases))
-    return findings
+    return DeviationStudy(tuple(findings))
