@@ -78,8 +78,8 @@ def demo(
     ----------
     data
         flights, flights:aircraft (an owner is an aircraft), mnist (see `fedbourse data fetch`),
-        sklearn:digits, sklearn:breast_cancer, synthetic[:KEY=NUMBER,...], or FILE[:LABEL_COLUMN], a .csv, .parquet
-        or .npz file.
+        sklearn:digits, sklearn:breast_cancer, synthetic[:KEY=NUMBER,...], or
+        FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
     owners
         How many owners are interested; 200, or as many as the data can serve.
     partition
