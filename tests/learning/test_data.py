@@ -216,7 +216,10 @@ def test_without_separation_the_largest_class_is_the_best_guess() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("flight", "flights; flights:aircraft; sklearn:digits; sklearn:breast_cancer; synthetic"),
+        (
+            "flight",
+            "flights; flights:aircraft; mnist[:FOLDER]; sklearn:digits; sklearn:breast_cancer",
+        ),
         ("flights:plane", "data must be one of"),
         ("", "data must be one of"),
         ("table.txt", ".csv, .parquet or .npz; found 'table.txt'"),

@@ -84,8 +84,9 @@ def demo(
     Parameters
     ----------
     data
-        flights, flights:aircraft (an owner is an aircraft), sklearn:digits, sklearn:breast_cancer,
-        synthetic[:KEY=NUMBER,...], or FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
+        flights, flights:aircraft (an owner is an aircraft), mnist (see `fedbourse data fetch`),
+        sklearn:digits, sklearn:breast_cancer, synthetic[:KEY=NUMBER,...], or
+        FILE[:LABEL_COLUMN], a .csv, .parquet or .npz file.
     owners
         How many owners are interested; 200, or as many as the data can serve.
     partition

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 
 from fedbourse.cli.account import account_app, payout_app
 from fedbourse.cli.audit import audit_app
+from fedbourse.cli.data import data_app
 from fedbourse.cli.demo import demo
 from fedbourse.cli.demo_network import demo_network
 from fedbourse.cli.device import device_app
@@ -53,6 +54,7 @@ for command in (
     demo,
     demo_network,
     audit_app,
+    data_app,
     solve,
     study_app,
     train_app,

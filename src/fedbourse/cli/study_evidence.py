@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - cyclopts reads it
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from fedbourse.cli.files import output_folder
 from fedbourse.cli.option_values import Whole  # noqa: TC001 - cyclopts reads it
-from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
-from fedbourse.cli.study_task import (
-    STUDY,
-    EvidenceOptions,
-    FirstSeed,
-    SeedCount,
-    percent,
-)
+from fedbourse.cli.output import OUTPUT, PEOPLE, Blocks, Output, progress_bar, table
+from fedbourse.cli.study_task import STUDY, EvidenceOptions, FirstSeed, SeedCount
 from fedbourse.errors import InvalidInput
 from fedbourse.units import number, whole_number
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
-    from fedbourse.study.evidence import EvidenceStudy
+    from collections.abc import Iterable
+
+    from fedbourse.study.evidence.sweeps import EvidenceStudy
+
+_ALL = "all"
 
 
 def evidence(
@@ -32,22 +33,27 @@ def evidence(
     alpha: Annotated[float, Parameter(group=STUDY)] = 0.01,
     beta: Annotated[float, Parameter(group=STUDY)] = 0.01,
     k0: Annotated[float, Parameter(group=STUDY)] = 0.5,
+    sweep: Annotated[tuple[str, ...], Parameter(group=STUDY, negative="")] = ("attacks",),
     attack: Annotated[tuple[str, ...], Parameter(group=STUDY, negative="")] = (),
     seeds: SeedCount = 20,
     seed: FirstSeed = 0,
+    out: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
     output: Output = PEOPLE,
 ) -> None:
-    """Show what one device that does not do its work earns, without evidence and with it.
+    """Show what devices that do not do their work earn, without evidence and with it.
 
     One owner acts as if privacy were worth next to nothing to it, sells most of the budget, and
     sends something else than its records' gradients. Evidence compares updates with the gradients
-    of the buyer's reference records, which costs no privacy.
+    of the buyer's reference records, which costs no privacy. Other sweeps watch honest owners whose
+    records differ, or vary one number of the rule at a time. With everything it takes some minutes.
 
     For example:
 
         fedbourse study evidence
 
         fedbourse study evidence --attack "no data" --attack honest --seeds 3 --json
+
+        fedbourse study evidence --sweep all --out study-evidence
 
     Parameters
     ----------
@@ -61,69 +67,84 @@ def evidence(
         How likely, at most, a device with data like the reference's is ever dismissed.
     k0
         The part of the reference's gradient that an honest device's must reach.
+    sweep
+        What to try: attacks, ordinary-budgets, attacks-by-class, honest-owners, budget, reference,
+        rounds, k0, or all; may be repeated.
     attack
         An attack to try; may be repeated. All of them, where none is named.
+    out
+        A folder to write the tables to, as CSV and Markdown; it is made if need be.
     """
-    from fedbourse.learning.evidence import EvidenceRule
-    from fedbourse.study.evidence import ATTACKS, evidence_study
+    from fedbourse.study.evidence.scenario import DEVIATIONS, Setting
+    from fedbourse.study.evidence.sweeps import SWEEPS, evidence_study
 
-    for name in attack:
-        if name not in ATTACKS:
-            raise InvalidInput(f"attack must be one of {', '.join(ATTACKS)}; found {name!r:.60}")
-    task = options.task()
-    rule = EvidenceRule(alpha=alpha, beta=beta, k0=k0, rounds=task.rounds)
+    _check("sweep", sweep, (*SWEEPS, _ALL))
+    _check("attack", attack, DEVIATIONS)
+    setting = Setting(
+        task=options.task(),
+        reward=number("reward", reward, above=0),
+        reference_records=whole_number("reference_records", reference_records, at_least=2),
+        alpha=alpha,
+        beta=beta,
+        k0=k0,
+    )
+    rule = setting.rule  # which checks its numbers
     count = whole_number("seeds", seeds, at_least=2)
-    reward = number("reward", reward, above=0)
-    reference_records = whole_number("reference_records", reference_records, at_least=1)
-    with progress_bar("trainings") as advance:
-        rows = evidence_study(
-            task,
-            rule,
-            seeds=count,
-            first_seed=whole_number("seed", seed, at_least=0),
-            attacks=attack or tuple(ATTACKS),
-            progress=advance,
-            reward=reward,
-            reference_records=reference_records,
-        )
+    first = whole_number("seed", seed, at_least=0)
+    with nullcontext() if out is None else output_folder(out):
+        with progress_bar("scenarios") as advance:
+            rows = evidence_study(
+                setting,
+                seeds=count,
+                first_seed=first,
+                sweeps=tuple(SWEEPS) if _ALL in sweep else tuple(dict.fromkeys(sweep)),
+                deviations=attack,
+                progress=advance,
+            )
+        files = [] if out is None else _write(rows, out)
     document = {
         "version": __version__,
-        "task": asdict(task),
+        "task": asdict(setting.task),
         "rule": asdict(rule),
-        "seed": seed,
+        "seed": first,
         "seeds": count,
         "rows": [asdict(row) for row in rows],
-        "reward": reward,
-        "reference_records": reference_records,
+        "reward": setting.reward,
+        "reference_records": setting.reference_records,
+        "files": [str(file) for file in files],
     }
-    output.show(document, lambda _: _in_words(rows, count))
+    output.show(document, lambda _: _in_words(rows, count, files, out))
 
 
-def _in_words(rows: EvidenceStudy, seeds: int) -> Blocks:
-    yield table(
-        rows,
-        {
-            "what it sends": lambda row: row.attack,
-            "shown": lambda row: f"{row.shown:.0%}",
-            "dismissed": lambda row: f"{row.dismissed:.0%}",
-            "in round": lambda row: (
-                "-" if row.dismissal_round is None else f"{row.dismissal_round:.1f}"
-            ),
-            "score": lambda row: f"{row.score.value:.1f}",
-            "pay": lambda row: f"{row.pay_share.value:.0%}",
-            "with evidence": lambda row: f"{row.earned_share.value:.0%}",
-            "accuracy": lambda row: percent(row.accuracy_without),
-            "with evidence ": lambda row: percent(row.accuracy_with),
-            "others dismissed": lambda row: f"{row.others_dismissed:.1%}",
-            "stands": lambda row: f"{row.stands:.0%}",
-            "by half of budget": lambda row: f"{row.half_of_budget:.0%}",
-        },
-    )
-    yield ""
+def _check(name: str, chosen: tuple[str, ...], choices: Iterable[str]) -> None:
+    for each in chosen:
+        if each not in choices:
+            raise InvalidInput(f"{name} must be one of {', '.join(choices)}; found {each!r:.60}")
+
+
+def _write(rows: EvidenceStudy, out: Path) -> list[Path]:
+    from fedbourse.study.evidence.tables import evidence_record, markdown
+    from fedbourse.study.tables import write_rows
+
+    source: dict[str, object] = {"version": __version__}
+    page = out / "evidence.md"
+    page.write_text(markdown(rows), encoding="utf-8")
+    return [write_rows(out / "evidence.csv", (evidence_record(r) | source for r in rows)), page]
+
+
+def _in_words(rows: EvidenceStudy, seeds: int, files: list[Path], out: Path | None) -> Blocks:
+    from fedbourse.study.evidence.tables import COLUMNS, TITLES, by_sweep
+
+    for sweep, group in by_sweep(rows):
+        yield TITLES[sweep]
+        yield table(group, COLUMNS[sweep])
+        yield ""
     yield (
-        f"{seeds} seeds. Pay is a part of the reward; accuracy is on the buyer's own records, with "
-        "95 % intervals. Dismissals count where evidence stands: at least half of the devices are "
-        "left, and together they show data; the last column is how often those who show data hold "
-        "half of the budget. Whoever knows the direction of the gradient shows data: ten records, "
-        "amplified, may be enough."
+        f"{seeds} seeds. Parts of the watched devices, and of the reward; accuracy is on the "
+        "buyer's own records, with 95 % intervals. z, echo z and ever shown are what they would be "
+        "if nobody were dismissed. Dismissals count where evidence stands: at least half of the "
+        "devices are left, and together they show data; the last column of attacks is how often "
+        "those who show data hold half of the budget."
     )
+    if out is not None:
+        yield f"{len(files)} files in {out}"

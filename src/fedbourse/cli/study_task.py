@@ -30,7 +30,8 @@ class TaskOptions:
     Parameters
     ----------
     data
-        As for `fedbourse demo`: flights, sklearn:digits, synthetic[:KEY=NUMBER,...], a file...
+        As for `fedbourse demo`: flights, mnist, sklearn:digits, synthetic[:KEY=NUMBER,...], a
+        file...
     owners
         How many owners are interested; their values are uniform on [1, 5].
     """

@@ -81,7 +81,7 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
     free = 2 if start[1] else 1  # numbers that are searched for
     optimum = minimize(
         lambda logs: squares(*_numbers(logs)),
-        np.log(start[:free]),
+        np.log(np.array(start[:free])),
         method="Nelder-Mead",
         options={"xatol": 1e-8, "fatol": 1e-18, "maxiter": 2000},
     )

@@ -1,4 +1,4 @@
-"""Records by name: flights, scikit-learn's classics, simulated data of known truth, or a file."""
+"""Records by name: flights, MNIST, scikit-learn's classics, simulated data, or a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedbourse.errors import InvalidData
 from fedbourse.files.column_file import split_spec
-from fedbourse.learning.sources import Source, files, flights, scikit, synthetic
+from fedbourse.learning.sources import Source, files, flights, mnist, scikit, synthetic
 from fedbourse.units import whole_number
 
 __all__ = ["KNOWN", "Source", "load"]
@@ -14,6 +14,7 @@ __all__ = ["KNOWN", "Source", "load"]
 KNOWN = (
     "flights",
     "flights:aircraft",
+    "mnist[:FOLDER]",
     "sklearn:digits",
     "sklearn:breast_cancer",
     "synthetic[:KEY=NUMBER,...]",
@@ -27,6 +28,8 @@ def load(name: str, *, seed: int = 0, buyer_records: int | None = None) -> Sourc
     kind, _, rest = name.partition(":")
     if name in ("flights", "flights:aircraft"):
         return flights.load(by_aircraft=bool(rest), seed=seed, buyer_records=buyer_records)
+    if kind == "mnist":
+        return mnist.load(rest, seed=seed, buyer_records=buyer_records)
     if kind == "sklearn":
         return scikit.load(rest, seed=seed, buyer_records=buyer_records)
     if kind == "synthetic":

@@ -7,7 +7,9 @@ data, for how many owners. What deviations gain is ``fedbourse.study.deviations`
 from fedbourse.study.accuracy import AccuracyStudy, accuracy_study
 from fedbourse.study.aggregation import AggregationRow, AggregationStudy, aggregation_study
 from fedbourse.study.claims import Verdict, verdicts_on
-from fedbourse.study.evidence import EvidenceRow, EvidenceStudy, evidence_study
+from fedbourse.study.evidence.outcomes import EvidenceRow
+from fedbourse.study.evidence.scenario import Setting
+from fedbourse.study.evidence.sweeps import EvidenceStudy, evidence_study
 from fedbourse.study.paper import PaperStudy, paper_study
 from fedbourse.study.pilot import PilotStudy, pilot_study
 from fedbourse.study.trials import Mean, TrialTask
@@ -21,6 +23,7 @@ __all__ = [
     "Mean",
     "PaperStudy",
     "PilotStudy",
+    "Setting",
     "TrialTask",
     "Verdict",
     "accuracy_study",

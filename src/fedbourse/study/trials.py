@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fedbourse.game.columns import FloatArray, IntArray
     from fedbourse.learning.records import Pool, Records
+    from fedbourse.learning.sources import Source
 
 Whose = Literal["owners", "public"]
 _VALIDATION_MAX = 5000  # of the buyer's records
@@ -81,6 +82,8 @@ class Trial:
     validation: Records
     reference: Records
     """Those of the buyer's records that updates are compared with."""
+    spare: Pool
+    """The half of the pool that nobody was dealt."""
     participants: IntArray
     unit_budgets: FloatArray
     """Budgets at a reward of 1; with linear costs all budgets are proportional to the reward."""
@@ -155,15 +158,17 @@ def trial(
     whose: Whose = "owners",
     cheapest: float | None = None,
     reference_records: int = 1000,
+    source: Source | None = None,
 ) -> Trial:
     """Draw values and deal records.
 
     The pool is cut in two: one half plays the public records of a pilot, the other the owners'.
     ``whose`` says which are trained on; owners, values and noise of the two are independent, but
     with one seed the same records of the buyer's evaluate both, as they would in a trade. One of
-    the owners acts as if its value were ``cheapest``, where that is given.
+    the owners acts as if its value were ``cheapest``, where that is given. ``source`` is what the
+    task's data load to at this seed, where it is at hand.
     """
-    source = load(task.data, seed=seed)
+    source = source or load(task.data, seed=seed)
     samples = task.samples or source.default_samples
     values = Uniform(*task.values).rvs(
         size=(task.owners,), random_state=np.random.default_rng([seed, 7, whose == "public"])
@@ -195,6 +200,7 @@ def trial(
         federation=federation,
         validation=buyer,
         reference=reference,
+        spare=_Half(source.pool, np.sort(halves[whose != "public"])),
         participants=solution.participants,
         unit_budgets=solution.budgets,
         training=Training(
