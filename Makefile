@@ -34,10 +34,9 @@ lint: $(CORE) ## check style, words, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/words.py
-	$(BIN)/mypy
-	MYPYPATH=src:tests $(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests tests
-	MYPYPATH=src:benchmarks $(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks benchmarks
-	MYPYPATH=src:soak $(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/soak soak
+	MYPYPATH=tests $(BIN)/mypy src tests
+	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
+	MYPYPATH=soak $(BIN)/mypy soak
 	$(BIN)/lint-imports --no-logo
 
 # Tests run side by side: threads of each would only get in each other's way. What is compiled is
