@@ -25,10 +25,22 @@ demo-network: $(CORE) ## the same between real processes, some of them killed (a
 demo-market: $(CORE) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
 	@$(BIN)/fedbourse serve --demo --folder build/market-demo
 
-check: lint ## check style, words, types and layers, and run the core tests
-	$(BIN)/pytest --core --numprocesses 2 --dist worksteal $(SEEDED) --quiet
+check: $(CORE) ## check style, words, types and layers, and run the core tests
+	@$(call BESIDE_LINT,$(BIN)/pytest --core --numprocesses 2 --dist worksteal $(SEEDED) --quiet)
 
-test: lint tests ## the same, and run all tests
+test: $(READY) browser ## the same, and run all tests
+	@$(call BESIDE_LINT,$(TESTS))
+
+# Types are checked beside the tests, which often wait. What the checks say comes as a whole: when
+# they end, and again last if they failed.
+define BESIDE_LINT
+mkdir -p build; \
+(if $(MAKE) --no-print-directory lint > build/lint.txt 2>&1; \
+  then echo; cat build/lint.txt; else echo; cat build/lint.txt; exit 1; fi) & lint=$$!; \
+echo "$(1)"; $(1); tests=$$?; \
+if ! wait $$lint; then cat build/lint.txt; echo "the checks failed: see above"; tests=1; fi; \
+exit $$tests
+endef
 
 lint: $(CORE) ## check style, words, types and layers only
 	$(BIN)/ruff check .
@@ -41,19 +53,20 @@ lint: $(CORE) ## check style, words, types and layers only
 
 # Tests run side by side: threads of each would only get in each other's way. What is compiled is
 # kept, also where the environment says otherwise: tests start hundreds of processes.
-check tests coverage: export OMP_NUM_THREADS := 1
-check tests coverage: export PYTHONDONTWRITEBYTECODE :=
+check test tests coverage: export OMP_NUM_THREADS := 1
+check test tests coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One order and the same examples in every run, so that a change is judged by what it changes;
 # `make soak` draws others.
 SEED ?= 20261118
 SEEDED := --randomly-seed $(SEED) --hypothesis-seed $(SEED)
+TESTS := $(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED)
 
 tests: $(READY) browser ## run the tests only
-	$(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED)
+	$(TESTS)
 
 coverage: $(READY) browser ## run the tests and say which lines none of them runs (half as long again)
-	$(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED) --cov --cov-report=term
+	$(TESTS) --cov --cov-report=term
 
 format: $(CORE) ## put the code into the one format
 	$(BIN)/ruff check --fix .
