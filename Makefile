@@ -60,7 +60,9 @@ check test tests coverage: export PYTHONDONTWRITEBYTECODE :=
 # `make soak` draws others.
 SEED ?= 20261118
 SEEDED := --randomly-seed $(SEED) --hypothesis-seed $(SEED)
-TESTS := $(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED)
+# More processes than processors, because many tests wait: for devices, for markets that start.
+WORKERS ?= 4
+TESTS := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(SEEDED)
 
 tests: $(READY) browser ## run the tests only
 	$(TESTS)
@@ -74,7 +76,7 @@ format: $(CORE) ## put the code into the one format
 
 soak: $(READY) browser ## run all tests in a random order, kill devices and markets at random moments, stream a billion owners (two hours), write the tables
 	@mkdir -p build
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 	$(BIN)/python soak/scale.py > build/soak-scale.md && mv build/soak-scale.md docs/soak-scale.md
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md
