@@ -25,36 +25,50 @@ demo-network: $(CORE) ## the same between real processes, some of them killed (a
 demo-market: $(CORE) ## serve a market that fills itself, with a dashboard to look at (Ctrl-C ends it)
 	@$(BIN)/fedbourse serve --demo --folder build/market-demo
 
-check: lint ## check style, words, types and layers, and run the core tests
-	$(BIN)/pytest --core --numprocesses 2 --dist worksteal $(SEEDED) --quiet
+check: $(CORE) ## check style, words, types and layers, and run the core tests
+	@$(call BESIDE_LINT,$(BIN)/pytest --core --numprocesses 2 --dist worksteal $(SEEDED) --quiet)
 
-test: lint tests ## the same, and run all tests
+test: $(READY) browser ## the same, and run all tests
+	@$(call BESIDE_LINT,$(TESTS))
+
+# Types are checked beside the tests, which often wait. What the checks say comes as a whole: when
+# they end, and again last if they failed.
+define BESIDE_LINT
+mkdir -p build; \
+(if $(MAKE) --no-print-directory lint > build/lint.txt 2>&1; \
+  then echo; cat build/lint.txt; else echo; cat build/lint.txt; exit 1; fi) & lint=$$!; \
+echo "$(1)"; $(1); tests=$$?; \
+if ! wait $$lint; then cat build/lint.txt; echo "the checks failed: see above"; tests=1; fi; \
+exit $$tests
+endef
 
 lint: $(CORE) ## check style, words, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/words.py
-	$(BIN)/mypy
-	MYPYPATH=src:tests $(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests tests
-	MYPYPATH=src:benchmarks $(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks benchmarks
-	MYPYPATH=src:soak $(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/soak soak
+	MYPYPATH=tests $(BIN)/mypy src tests
+	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
+	MYPYPATH=soak $(BIN)/mypy soak
 	$(BIN)/lint-imports --no-logo
 
 # Tests run side by side: threads of each would only get in each other's way. What is compiled is
 # kept, also where the environment says otherwise: tests start hundreds of processes.
-check tests coverage: export OMP_NUM_THREADS := 1
-check tests coverage: export PYTHONDONTWRITEBYTECODE :=
+check test tests coverage: export OMP_NUM_THREADS := 1
+check test tests coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One order and the same examples in every run, so that a change is judged by what it changes;
 # `make soak` draws others.
 SEED ?= 20261118
 SEEDED := --randomly-seed $(SEED) --hypothesis-seed $(SEED)
+# More processes than processors, because many tests wait: for devices, for markets that start.
+WORKERS ?= 4
+TESTS := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(SEEDED)
 
 tests: $(READY) browser ## run the tests only
-	$(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED)
+	$(TESTS)
 
 coverage: $(READY) browser ## run the tests and say which lines none of them runs (half as long again)
-	$(BIN)/pytest --numprocesses 3 --dist worksteal $(SEEDED) --cov --cov-report=term
+	$(TESTS) --cov --cov-report=term
 
 format: $(CORE) ## put the code into the one format
 	$(BIN)/ruff check --fix .
@@ -62,7 +76,7 @@ format: $(CORE) ## put the code into the one format
 
 soak: $(READY) browser ## run all tests in a random order, kill devices and markets at random moments, stream a billion owners (two hours), write the tables
 	@mkdir -p build
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 	$(BIN)/python soak/scale.py > build/soak-scale.md && mv build/soak-scale.md docs/soak-scale.md
 	$(BIN)/python soak/spend.py > build/soak.md && mv build/soak.md docs/soak.md
 	$(BIN)/python soak/market.py > build/soak-market.md && mv build/soak-market.md docs/soak-market.md

@@ -115,7 +115,7 @@ class Desk:
         )
         key = SigningKey.generate()
         behind = Market(key, now_ms=lambda: market.now_ms)
-        self.app: FastAPI = api.create_app(behind, store, None, FREE)  # type: ignore[arg-type]
+        self.app: FastAPI = api.create_app(behind, store, None, FREE)
         pages.add_dashboard(self.app)
         self.app.state.service = replace(self.app.state.service, heavy=self.turns)
         self._runner = asyncio.Runner()

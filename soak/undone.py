@@ -19,9 +19,10 @@ from fedbourse.dashboard import problem_pages
 from fedbourse.device import deal, market_client
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.parties import Caller
-from fedbourse.market.service import PayoutLimits
+from fedbourse.market.service import PayoutLimits, taken_by_owner
 from fedbourse.market.views import View
 from fedbourse.web import app
+from fedbourse.web.fair_share import FairShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,8 +67,8 @@ def _nothing(*_: object, **__: object) -> None:
     """Check nothing."""
 
 
-_fair_share, _market = app.FairShare, configuration.MarketSettings.market
-_taken_by_owner = owner_commands.taken_by_owner
+_fair_share, _market = FairShare, configuration.MarketSettings.market
+_taken_by_owner = taken_by_owner
 _require: tuple[object, str, Callable[..., None]] = (Caller, "require", _nothing)
 
 UNDOINGS: dict[str, Undoing] = {

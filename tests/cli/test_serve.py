@@ -34,6 +34,7 @@ from cli.markets import (
 )
 from fedbourse.app import server as bootstrap_market
 from fedbourse.app.http_server import Patient
+from fedbourse.app.machine import write_private
 from fedbourse.cli import main
 from fedbourse.errors import Unreachable
 from fedbourse.market.commands.access import hash_of
@@ -154,7 +155,7 @@ def test_a_crash_before_the_token_counts_leads_to_another_one(tmp_path, monkeypa
     market = Market(SigningKey.generate())
     file = tmp_path / "operator.token"
     with SqlStore(f"sqlite:///{tmp_path / 'm.db'}") as store:
-        real = bootstrap_market.write_private
+        real = write_private
         with monkeypatch.context() as patch:
             patch.setattr(bootstrap_market, "write_private", lambda *a: real(*a) or 1 / 0)
             with pytest.raises(ZeroDivisionError):

@@ -221,10 +221,12 @@ def looked_at(visitor, axe, pytestconfig):
     pictures = pytestconfig.getoption("pictures")
 
     def check(path, name, *, who=None, ready=lambda page: None, expect=()):
-        for size in SIZES:
-            page = visitor(size, who=who)
-            for pattern in expect:
-                page.watch.expect(pattern)
+        page = visitor(who=who)
+        for pattern in expect:
+            page.watch.expect(pattern)
+        for size, viewport in SIZES.items():
+            page.set_viewport_size(viewport)
+            page.emulate_media(color_scheme="light")
             page.goto(path)
             ready(page)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")

@@ -19,6 +19,7 @@ from fedbourse.market.commands.access import hash_of
 from fedbourse.market.service import Market
 from fedbourse.protocol.keys import SigningKey
 from fedbourse.web.limits import Buckets
+from fedbourse.web.writes import carry_out
 from web.fixtures import dump
 
 LIFE_MS = session.LIFE_S * 1000
@@ -128,7 +129,6 @@ def test_a_revoked_token_ends_its_sessions_at_once(client, town, notes):
 
 def in_between(monkeypatch, what):
     """Let something happen after a visit was let in, and before it writes."""
-    carry_out = page_context.carry_out
 
     def later(*arguments, **options):
         what()

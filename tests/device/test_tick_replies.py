@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fedbourse.device import BiddingStrategy, Deal, Limits
 from fedbourse.device.deal import SentReply
-from fedbourse.device.tick_replies import TICKS_MAX, Announcement, contradiction_of, reply_to
+from fedbourse.device.tick_replies import Announcement, contradiction_of, reply_to
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import Refused
 from fedbourse.game import activity
+from fedbourse.protocol.bounds import TICKS_MAX
 from fedbourse.protocol.keys import SigningKey
 from fedbourse.tasks.card import TaskCard
 from fedbourse.testing.device.malicious_market import CARD, OWNER, TASK

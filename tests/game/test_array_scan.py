@@ -1,5 +1,7 @@
 """One look at an array in memory: brackets may be wrong, participants may not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,13 +77,13 @@ def test_a_wrong_bracket_costs_a_pass_and_no_more(
     due = find_cutoff(values)
     honest = array_scan._Bracket.of
     wrong = {
-        "low": lambda bracket: array_scan.replace(
+        "low": lambda bracket: replace(
             bracket,
             low=float(values.min()),
             high=float(np.nextafter(values.min(), 9)),
             proven=False,
         ),
-        "high": lambda bracket: array_scan.replace(bracket, low=float(values.max()), proven=True),
+        "high": lambda bracket: replace(bracket, low=float(values.max()), proven=True),
     }[lie]
     monkeypatch.setattr(array_scan._Bracket, "of", lambda data: wrong(honest(data)))
     assert array_scan.scan(values).cutoff.count == due.count
@@ -96,7 +98,7 @@ def test_a_bracket_that_stays_wrong_ends_in_a_selection(monkeypatch, passes) -> 
     monkeypatch.setattr(
         array_scan._Bracket,
         "of",
-        lambda data: array_scan.replace(honest(data), low=float(data.max())),
+        lambda data: replace(honest(data), low=float(data.max())),
     )
     assert array_scan.scan(values).cutoff.count == find_cutoff(values).count
     assert len(passes) == 6

@@ -10,6 +10,7 @@ from fedbourse.errors import Conflict, NotAllowed, NotFound
 from fedbourse.market import documents, merkle, views
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
+from fedbourse.market.log_summary import summary_of
 from fedbourse.market.records import State
 from fedbourse.market.views import View
 from fedbourse.protocol.messages import round_request_message
@@ -142,7 +143,6 @@ def test_a_view_reads_a_log_once_and_counts_who_trains_by_it(trading, monkeypatc
     owners = trading.owners(1.0, 1.1, 1.2)
     task = trading.in_training(owners)
     read = []
-    summary_of = views.summary_of
     monkeypatch.setattr(views, "summary_of", lambda *of: read.append(of) or summary_of(*of))
     with trading.store.read() as tx:
         seen = View(trading.market, tx, OPERATOR)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedbourse.errors import FedbourseError, InvalidInput, NotAllowed
+from fedbourse.game.price_discovery import PriceDiscovery
 from fedbourse.market import documents, monitoring, price_discovery, unearned, updates
 from fedbourse.market.commands import access, accounts, payouts, scheduler
 from fedbourse.market.commands import buyer as buyer_commands
@@ -85,7 +86,7 @@ def arguments(parameters, trading, who, task, owners) -> dict:
         "holder": FUND,
         "owner": FUND,
         "scopes": list(SCOPES),
-        "discovery": price_discovery.PriceDiscovery.start(total_budget=1.0),
+        "discovery": PriceDiscovery.start(total_budget=1.0),
         "total": task.total_budget or 1.0,
         "allocation": next(iter(trading.allocations(task.id)), None),
         "amount_micro": 1,

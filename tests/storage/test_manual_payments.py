@@ -193,7 +193,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
     payments = ManualPayments(tmp_path)
     payments.pay(payout("a"))
     before = (tmp_path / "payouts.jsonl").read_bytes()
-    real = manual.os.pwrite
+    real = os.pwrite
     calls = []
 
     def full(number: int, content: bytes, at: int) -> int:
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
         return real(number, content[:9], at)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manual.os, "pwrite", full)
+        patch.setattr(os, "pwrite", full)
         with pytest.raises(CannotWrite, match="No space left on device"):
             payments.pay(payout("b"))
     assert (tmp_path / "payouts.jsonl").read_bytes() == before

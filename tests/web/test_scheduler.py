@@ -11,6 +11,7 @@ import pytest
 
 from fedbourse.app import scheduler
 from fedbourse.errors import Unreachable
+from fedbourse.market.commands import scheduler as market_scheduler
 from fedbourse.market.service import Market
 from fedbourse.protocol.keys import SigningKey
 
@@ -61,8 +62,8 @@ def test_deadlines_are_looked_at_however_many_tasks_are_named(monkeypatch, at_on
         time.sleep(0.05 if names else 0)
         return False
 
-    monkeypatch.setattr(scheduler.scheduler, "advance", lambda *_: all_looks.release() or 0)
-    monkeypatch.setattr(scheduler.scheduler, "advance_one", one)
+    monkeypatch.setattr(market_scheduler, "advance", lambda *_: all_looks.release() or 0)
+    monkeypatch.setattr(market_scheduler, "advance_one", one)
     wake_up.wake(names[0])
     with scheduler.running_scheduler(None, Failing(10**9), None, wake_up=wake_up):
         try:
