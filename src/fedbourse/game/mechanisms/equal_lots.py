@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import BoolArray, FloatArray, IntArray, positive
 from fedbourse.game.mechanisms.protocol import Outcome, Purchase
-from fedbourse.game.outofcore.lot_scan import LotCutoff, lot_cutoff, lot_cutoff_of_stream
+from fedbourse.game.outofcore.lot_scan import NOBODY, LotCutoff, lot_cutoff, lot_cutoff_of_stream
 from fedbourse.game.outofcore.stream import Stream, stream_or_column
 from fedbourse.units import number
 
@@ -64,7 +65,10 @@ def sell_lots(values: object, *, reward: float, lot: float) -> LotSale:
     source = stream_or_column(values)
     if isinstance(source, Stream):
         return _sale(lot_cutoff_of_stream(source, reward / lot), reward, lot)
-    return _sale(lot_cutoff(np.sort(positive("values", source)), reward / lot), reward, lot)
+    column = positive("values", source)
+    if not len(column):
+        raise InvalidGame(NOBODY)
+    return _sale(lot_cutoff(np.sort(column), reward / lot), reward, lot)
 
 
 def _sale(cutoff: LotCutoff, reward: float, lot: float) -> LotSale:

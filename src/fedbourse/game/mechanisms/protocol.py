@@ -203,6 +203,7 @@ def run_mechanism(
     result = mechanism.outcome(reports, purchase, np.random.default_rng(seed))
     if not isinstance(result, Outcome):
         raise InvalidInput(f"{name}.outcome must return a fedbourse.Outcome; found {result!r:.60}")
+    checked = []
     for what in ("budgets", "payments"):
         numbers = np.asarray(getattr(result, what))
         if numbers.shape != reports.shape or numbers.dtype.kind not in "fiu":
@@ -211,5 +212,6 @@ def run_mechanism(
                 f"owners; found {numbers.dtype} of shape {numbers.shape}"
             )
         refuse_first(what, numbers, ~np.isfinite(numbers), "finite")
-    refuse_first("budgets", result.budgets, result.budgets < 0, "at least 0")
-    return Outcome(result.budgets.astype(np.float64), result.payments.astype(np.float64))
+        checked.append(numbers.astype(np.float64))
+    refuse_first("budgets", checked[0], checked[0] < 0, "at least 0")
+    return Outcome(*checked)

@@ -20,7 +20,7 @@ from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.game.distribution import Distribution, Sample, Uniform
 
-CELLS = 4096
+CELLS = 1024
 """How many cells a distribution is cut into."""
 
 

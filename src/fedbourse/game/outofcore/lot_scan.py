@@ -20,6 +20,7 @@ from fedbourse.game.outofcore.stream import ONCE_ONLY, Stream
 
 HELD_MAX = 1 << 20
 """Different values that are held individually."""
+NOBODY = "values must hold at least one number; found none"
 _SHIFTS = (42, 22, 0)
 """Bits of a value that each reading leaves open."""
 
@@ -59,7 +60,7 @@ def lot_cutoff_of_stream(stream: Stream, limit: float) -> LotCutoff:
             counted = _Digits(0, 64, _SHIFTS[0])
             counted.count(held.values, held.counts)
     if not owners:
-        raise InvalidGame("values must hold at least one number; found none")
+        raise InvalidGame(NOBODY)
     if counted is None:
         held.merge()
         return _of_counts(held.values, held.counts, limit, owners)
