@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from fedbourse.cli.files import output_folder
-from fedbourse.cli.option_values import Whole, number_or_best, numbers
+from fedbourse.cli.option_values import (
+    Rounds,
+    Samples,
+    StepSize,
+    Whole,
+    number_or_best,
+    numbers,
+)
 from fedbourse.cli.output import PEOPLE, Blocks, Output, progress_bar, table
-from fedbourse.cli.study_task import Folder  # noqa: TC001 - cyclopts reads it
+from fedbourse.cli.study_task import Folder, TaskOptions
 from fedbourse.files.column_file import read_column
 from fedbourse.game import MECHANISMS
 from fedbourse.game.columns import positive
@@ -25,7 +32,6 @@ from fedbourse.version import __version__
 
 if TYPE_CHECKING:
     from fedbourse.lab.rows import LabRecord
-    from fedbourse.study.trials import TrialTask
 
 _COMPARED, _BUYERS, _TRAINING = (
     Group.create_ordered(name) for name in ("What is compared", "Buyers", "Training")
@@ -52,8 +58,10 @@ def lab(
     lot: Annotated[str, Parameter(group=_BUYERS)] = "best",
     train: Annotated[str | None, Parameter(group=_TRAINING)] = None,
     training_draws: Annotated[Whole, Parameter(group=_TRAINING)] = 3,
-    samples: Annotated[Whole, Parameter(group=_TRAINING)] = 20,
-    rounds: Annotated[Whole, Parameter(group=_TRAINING)] = 50,
+    noise_coefficient: Annotated[float, Parameter(group=_TRAINING)] = 1.0,
+    samples: Annotated[Samples, Parameter(group=_TRAINING)] = None,
+    rounds: Annotated[Rounds, Parameter(group=_TRAINING)] = 50,
+    step_size: Annotated[StepSize, Parameter(group=_TRAINING)] = 1.0,
     out: Folder = Path("lab"),
     output: Output = PEOPLE,
 ) -> None:
@@ -98,15 +106,17 @@ def lab(
         Train for real with the budgets bought, on these data: as for `fedbourse demo`.
     training_draws
         With how many draws to train.
-    samples
-        Records of each owner in a training.
-    rounds
-        Rounds of a training.
+    noise_coefficient
+        What all noise counts for; `fedbourse study calibrate` fits it.
     """
     from fedbourse.lab.figure import draw_lab
     from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
+    task = None
+    if train is not None:
+        options = TaskOptions(data=train, samples=samples, rounds=rounds, step_size=step_size)
+        task = options.task()
     people = [
         LabBuyer(
             gain=number("gain", g, above=0),
@@ -132,7 +142,8 @@ def lab(
                 draws=whole_number("draws", draws, at_least=2),
                 deviation_draws=whole_number("deviation_draws", deviation_draws, at_least=0),
                 seed=whole_number("seed", seed, at_least=0),
-                training=_task(train, samples, rounds),
+                training=task,
+                noise_coefficient=noise_coefficient,
                 training_draws=whole_number("training_draws", training_draws, at_least=2),
                 progress=advance,
             )
@@ -153,18 +164,6 @@ def _names(text: str, everything: list[str]) -> list[str]:
     return everything if text == "all" else [name.strip() for name in text.split(",")]
 
 
-def _task(data: str | None, samples: float, rounds: float) -> TrialTask | None:
-    if data is None:
-        return None
-    from fedbourse.study.trials import TrialTask
-
-    return TrialTask(
-        data=data,
-        samples=whole_number("samples", samples, at_least=1),
-        rounds=whole_number("rounds", rounds, at_least=1),
-    )
-
-
 def _in_words(record: LabRecord, files: int, out: Path) -> Blocks:
     measured = any(row.accuracy is not None for row in record.rows)
     for (profile, buyer), rows in by_place(record.rows).items():
@@ -173,11 +172,11 @@ def _in_words(record: LabRecord, files: int, out: Path) -> Blocks:
         yield f"{profile}, {buyer}"
         yield table(shown, {head: itemgetter(head) for head in heads})
         yield ""
-    yield "Published, for comparison:"
-    yield {
-        name: PUBLISHED[name] for name in PUBLISHED if any(r.mechanism == name for r in record.rows)
-    }
-    yield ""
+    names = dict.fromkeys(row.mechanism for row in record.rows)
+    if facts := {name: PUBLISHED[name] for name in names if name in PUBLISHED}:
+        yield "Published, for comparison:"
+        yield facts
+        yield ""
     yield (
         f"Means of {record.draws} draws of {record.owners} owners, seed {record.seed}. Gains are "
         f"the largest found on {record.deviation_draws} draws: a search, not a proof."

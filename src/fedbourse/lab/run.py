@@ -16,7 +16,7 @@ from fedbourse.lab.buyers import LabBuyer
 from fedbourse.lab.profiles import ValueDraw, ValueProfile, checked_profile
 from fedbourse.lab.rows import LabRecord, LabRow
 from fedbourse.lab.training import measured_accuracy, noise_factor_of
-from fedbourse.units import whole_number
+from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,6 +50,7 @@ def run_lab(
     seed: int = 0,
     training: TrialTask | None = None,
     training_draws: int = 3,
+    noise_coefficient: float = 1.0,
     progress: Callable[[int, int, str], None] = lambda done, of, what: None,
 ) -> LabRecord:
     """Compare mechanisms on the same owners, for the same buyers.
@@ -57,13 +58,14 @@ def run_lab(
     ``mechanisms`` are names, or a mapping from names to objects of one's own that follow the
     protocol (``fedbourse.Mechanism``). ``profiles`` are names of ``PROFILES`` or objects. Where
     ``training`` is given, the budgets of the first draws are sold for real to a training of it,
-    and the buyers' noise factor is that of the training. Nothing is raised for a broken promise:
+    and the buyers' noise factor is that of the training times ``noise_coefficient``, which a pilot
+    measures (``fedbourse study calibrate``). Nothing is raised for a broken promise:
     see ``LabRecord.check``.
 
     >>> from fedbourse.lab import run_lab
     >>> record = run_lab(mechanisms=["clock", "second-price"], profiles=["uniform"], draws=10)
     >>> [round(row.sellers) for row in record.rows]
-    [17, 1]
+    [16, 1]
     """
     counts = _Counts(
         whole_number("owners", owners, at_least=2),
@@ -78,7 +80,8 @@ def run_lab(
         raise InvalidInput("the lab needs at least one mechanism, one profile and one buyer")
     if training is not None:
         training = replace(training, owners=counts.owners)
-        factor = noise_factor_of(training, seed=counts.seed)
+        coefficient = number("noise_coefficient", noise_coefficient, above=0)
+        factor = coefficient * noise_factor_of(training, seed=counts.seed)
         people = tuple(replace(buyer, noise_factor=factor) for buyer in people)
     rows: list[LabRow] = []
     of = len(rules) * len(places) * len(people)
