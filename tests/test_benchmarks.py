@@ -190,3 +190,21 @@ def test_the_benchmark_of_own_costs_finds_the_reward_of_the_built_in_cost() -> N
         line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| 8 " in line
     ]
     assert float(cells[3]) < 1e-8
+
+
+def test_the_benchmark_of_mechanisms_has_its_rows() -> None:
+    script = str(ROOT / "benchmarks" / "mechanisms.py")
+    done = subprocess.run(
+        [sys.executable, script, "--owners", "2000"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
+    sellers = [int(cells[1].replace(",", "")) for cells in table[2:]]
+    assert len(sellers) == 5
+    assert sellers[2] == sellers[4] == 2000
+    assert all(float(cells[4]) > 0 for cells in table[2:])

@@ -34,7 +34,8 @@ def each_payment_is_rounded_down(patch) -> None:
         total = sum(sum(chunk) for chunk in read())
         return lambda budgets: [int(reward * budget / total) for budget in budgets]
 
-    choice = replace(MECHANISMS.choices[0], value=rounded)
+    mechanism = replace(MECHANISMS["proportional"], settlement=rounded)
+    choice = replace(MECHANISMS.choices[0], value=mechanism)
     patch.setitem(MECHANISMS._choices, "proportional", choice)
 
 

@@ -661,7 +661,9 @@ def test_another_mechanism_leaves_the_owners_payment_to_auditors(store, monkeypa
         pay = proportional(lambda: [(each > 0).astype(float) for each in read()], reward)
         return lambda budgets: pay((budgets > 0).astype(float))
 
-    monkeypatch.setitem(MECHANISMS._choices, "equal", Choice("equal", "Equal", "the same", equal))
+    mechanism = replace(MECHANISMS["proportional"], settlement=equal)
+    choice = Choice("equal", "Equal", "the same", mechanism)
+    monkeypatch.setitem(MECHANISMS._choices, "equal", choice)
     trading = Trading(store)
     owners = trading.owners(1.0, 1.1, 1.3)
     trading.fund(20_000_000)

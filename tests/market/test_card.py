@@ -92,6 +92,11 @@ def test_any_change_changes_the_hash() -> None:
         ({"goal": " "}, "goal must be a text"),
         ({"query": "local-steps"}, "query must be one of gradient"),
         ({"compensation": "equal"}, "compensation must be one of proportional; found 'equal'"),
+        (
+            {"compensation": "optimal"},
+            "compensation must be one of proportional; found 'optimal', which is for studies: the "
+            "market cannot run it",
+        ),
         ({"vesting": "later"}, "vesting must be one of by-round, upfront; found 'later'"),
         ({"unearned": "burn"}, "unearned must be one of fund, refund, share; found 'burn'"),
         ({"cost": "concave"}, "cost must be one of convex, linear; found 'concave'"),

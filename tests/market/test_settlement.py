@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidGame, InvalidInput
-from fedbourse.game import mechanisms
-from fedbourse.game.mechanisms import pay_proportionally, proportional
+from fedbourse.game.mechanisms import pay_proportionally, proportional, settlement
 from fedbourse.market.settlement import shares_at
 from fedbourse.protocol.messages import earned
 
@@ -77,8 +76,8 @@ def test_where_remainders_are_too_many_to_tell_apart_more_readings_do(
     distinct, plans, reward, size
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mechanisms, "_DISTINCT", distinct)
-        patch.setattr(mechanisms, "_PREFIX_BITS", 3)
+        patch.setattr(settlement, "_DISTINCT", distinct)
+        patch.setattr(settlement, "_PREFIX_BITS", 3)
         assert streamed(plans, reward, size) == largest_remainders(plans, reward)
 
 
@@ -89,9 +88,9 @@ def test_many_remainders_that_begin_alike_are_told_apart() -> None:
 
 
 def test_a_tie_that_went_to_another_owner_would_be_seen(monkeypatch) -> None:
-    plans, cut = [0.1] * 7, mechanisms._cut
+    plans, cut = [0.1] * 7, settlement._cut
     assert streamed(plans, 10, 2) == [2, 2, 2, 1, 1, 1, 1]
-    monkeypatch.setattr(mechanisms, "_cut", lambda *of: (cut(*of)[0], cut(*of)[1] - 1))
+    monkeypatch.setattr(settlement, "_cut", lambda *of: (cut(*of)[0], cut(*of)[1] - 1))
     assert streamed(plans, 10, 2) != largest_remainders(plans, 10)
 
 

@@ -19,6 +19,7 @@ from fedbourse.cli.device_check import check
 from fedbourse.cli.device_deals import join, leave, run
 from fedbourse.cli.device_results import ledger
 from fedbourse.cli.device_results import verify as device_verify
+from fedbourse.cli.lab import lab
 from fedbourse.cli.rotate_key import rotate_key
 from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
@@ -56,6 +57,7 @@ for command in (
     audit_app,
     data_app,
     solve,
+    lab,
     study_app,
     train_app,
     serve,

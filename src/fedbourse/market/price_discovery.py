@@ -16,7 +16,7 @@ import numpy as np
 
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import Conflict
-from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.mechanisms import market_settlement
 from fedbourse.game.price_discovery import TICKS_MAX, PriceDiscovery, TickSum
 from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
@@ -234,7 +234,9 @@ def _allocations(
 ) -> Iterator[Allocation]:
     """Yield an allocation for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
-    pay = MECHANISMS[task.card.compensation](lambda: _budgets(tx, task, tick), present(task.reward))
+    pay = market_settlement(task.card.compensation)(
+        lambda: _budgets(tx, task, tick), present(task.reward)
+    )
     for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
         payments = pay(np.array(budgets, dtype=np.float64))
         for owner, budget, payment in zip(owners, budgets, payments, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import InvalidInput
 from fedbourse.game import Accuracy
-from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.mechanisms import market_settlement
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
 from fedbourse.registry import Choice, Registry
@@ -41,13 +41,12 @@ COST_RULES: Registry[None] = Registry(
 )
 REWARDS = ("best", "best-reported")
 CARD_CHOICES: dict[str, Registry[Any]] = {
-    "compensation": MECHANISMS,
     "aggregation": AGGREGATIONS,
     "vesting": VESTINGS,
     "unearned": UNEARNED,
     "cost": COST_RULES,
 }
-"""The items of a card that are chosen by name; assumptions, model and query have their own."""
+"""Items of a card that are chosen by name; compensation, model and query are checked apart."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +168,7 @@ class TaskCard(TrainingSpec):
                     f"a card's {name} must be an object; found {getattr(self, name)!r:.60}"
                 )
         query_named(self.query)
+        market_settlement(self.compensation)
         for name, choices in CARD_CHOICES.items():
             choices.choose(getattr(self, name))
         self._check_reward()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
-from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.mechanisms import market_settlement
 from fedbourse.market import merkle
 from fedbourse.market.audit.history import sums_at
 from fedbourse.market.audit.records import (
@@ -184,7 +184,7 @@ def check_payments(records: TaskRecords) -> str:
     budgets = budgets_of(plans)
     reward = settled_reward(records)
     sold = per_owner("plans", budgets, len(budgets))
-    pay = MECHANISMS[records.card.compensation](lambda: [sold], MicroCredits(reward))
+    pay = market_settlement(records.card.compensation)(lambda: [sold], MicroCredits(reward))
     due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     payments = {each["owner"]: each["payment_micro"] for each in records.everybody("allocation")}
     for owner, payment in due.items():

@@ -1,4 +1,4 @@
-"""Mechanisms: how a reward becomes payments, in whole micro-credits that sum to it exactly.
+"""How a reward becomes payments, in whole micro-credits that sum to it exactly.
 
 Budgets come in chunks that can be read repeatedly, so that a million plans are never in memory
 together. One reading sums them, exactly; one or two find which remainders are rounded up; and the
@@ -15,13 +15,14 @@ import numpy as np
 
 from fedbourse.errors import InvalidGame
 from fedbourse.game.columns import FloatArray, IntArray, per_owner, refuse_first
-from fedbourse.registry import Choice, Registry
 from fedbourse.units import MICRO_CREDITS_MAX, MicroCredits, amount_text, whole_number
 
 Read = Callable[[], Iterable[FloatArray]]
 """Reads the budgets from the first chunk, at each call."""
 Payments = Callable[[FloatArray], list[int]]
 """Returns the payments of the next chunk of budgets, in the order of reading."""
+Settlement = Callable[[Read, MicroCredits], Payments]
+"""How the market turns plans and the reward into payments that sum to it."""
 
 _ROWS = 1 << 20
 _HALF = 26
@@ -137,17 +138,3 @@ def _cut(read: Callable[[], Iterable[list[int]]], everything: int) -> tuple[int,
         if decided or not shift:
             return here, left
         prefix, bits = here, shift
-
-
-Mechanism = Callable[[Read, MicroCredits], Payments]
-MECHANISMS: Registry[Mechanism] = Registry(
-    "compensation",
-    Choice(
-        "proportional",
-        "in proportion to budgets",
-        "who sells twice the budget is paid twice as much",
-        proportional,
-    ),
-    group="mechanisms",
-)
-"""Each turns budgets and the reward into payments that sum to the reward."""
