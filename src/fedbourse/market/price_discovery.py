@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedbourse.game.mechanisms import market_settlement
 from fedbourse.game.price_discovery import TICKS_MAX, PriceDiscovery, TickSum
 from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
+from fedbourse.market.log_summary import summary_of
+from fedbourse.market.lot_clock import LotDiscovery, lot_price, removed_owners
 from fedbourse.market.parties import MARKET
 from fedbourse.market.records import Allocation, Exit
 from fedbourse.market.service import enough, present, taken
@@ -31,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedbourse.game.columns import FloatArray
+    from fedbourse.game.mechanisms import Payments, Read
     from fedbourse.market.ports import Transaction
     from fedbourse.market.records import ExitReason, Task
     from fedbourse.market.service import Market
+    from fedbourse.tasks.card import TaskCard
 
 BUDGET_MIN = 1e-100
 """A smaller total is not announced: nobody sells at any price."""
@@ -96,10 +101,10 @@ def close_tick(market: Market, tx: Transaction, task_id: str) -> Task:
         "missed": missed,
         "out": tx.count_exits(task.id),
     }
-    discovery = discovery_after(sums)
+    discovery = discovery_of(task, sums)
     # A tick is as long as the card says: in a shorter one devices would be out before they reply.
     over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
-    last = task.tick - task.first_tick + 1 >= TICKS_MAX
+    last = task.tick - task.first_tick + 1 >= TICKS_MAX and not task.card.sells_lots
     silent = discovery.total_budget < BUDGET_MIN
     if discovery.converged or over or last or silent or too_few(tx, task):
         task = market.record(tx, task, "last-tick", closing | {"converged": discovery.converged})
@@ -132,16 +137,28 @@ def tick_sums(tx: Transaction, task: Task) -> list[TickSum]:
     ]
 
 
-def discovery_after(sums: list[TickSum]) -> PriceDiscovery:
-    """Return how discovery stands after these ticks."""
+def discovery_of(task: Task, sums: list[TickSum]) -> PriceDiscovery | LotDiscovery:
+    """Return how a task's discovery stands after these ticks."""
+    reward = present(task.reward)
+    return discovery_after(sums, card=task.card, reward=reward, interested=task.interested)
+
+
+def discovery_after(
+    sums: list[TickSum], *, card: TaskCard, reward: MicroCredits, interested: int
+) -> PriceDiscovery | LotDiscovery:
+    """Return how discovery stands after these ticks, by the card's mechanism."""
+    if card.sells_lots:
+        return LotDiscovery(card, reward, interested, tuple(sums))
     discovery = PriceDiscovery.start(total_budget=sums[0].total_budget)
     for each in sums:
         discovery = discovery.after(each)
     return discovery
 
 
-def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery) -> Task:
-    """Turn the replies to the qualifying tick into payments that sum to R."""
+def settle(
+    market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery | LotDiscovery
+) -> Task:
+    """Turn the replies to the qualifying tick into payments: of R in all, or of a lot each."""
     task = taken(tx, MARKET, task.id, Command.SETTLE)
     tick = discovery.qualifying
     if tick is None:
@@ -149,17 +166,18 @@ def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscover
             f"at each of {len(task.totals)} totals announced owners wanted more than it: no tick "
             "qualifies for a settlement"
         )
-    enough(task, tick.positive, "have planned a budget above 0")
+    removed = _removed(tx, task, discovery) if isinstance(discovery, LotDiscovery) else frozenset()
+    enough(task, tick.positive - len(removed), "have planned a budget above 0")
     number = discovery.ticks.index(tick)
     task = replace(task, settled_tick=number, tick_ends_ms=None)
-    total_budget, plans = _plans(tx, task, number)
+    total_budget, plans = _plans(tx, task, number, removed)
     if total_budget < task.card.min_total_budget:
         raise Conflict(
             f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
             f"{total_budget:g}"
         )
     allocations = merkle.Tree()
-    tx.add_allocations(_allocations(market, tx, task, allocations))
+    tx.add_allocations(_allocations(market, tx, task, allocations, removed))
     tx.add_nodes(task.id, allocations.nodes())
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
     reward = present(task.reward)
@@ -172,7 +190,10 @@ def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscover
             "tick": number,
             "announced_total": tick.total_budget,
             "converged": discovery.converged,
-            "regret_bound": regret_bound(
+            # Of equal lots at a falling price nobody gains by another reply, whatever others do.
+            "regret_bound": 0.0
+            if task.card.sells_lots
+            else regret_bound(
                 _budgets(tx, task, number),
                 announced=tick.total_budget,
                 sold=total_budget,
@@ -205,7 +226,7 @@ def restart(market: Market, tx: Transaction, task_id: str) -> Task:
     task = replace(renewed(market, task, first_tick=len(task.totals)), settled_tick=None)
     task = market.record(tx, task, "restarted", {"struck_out": len(struck_out)})
     enough(task, task.interested - tx.count_exits(task.id), "are left to sell")
-    discovery = discovery_after(tick_sums(tx, task))
+    discovery = discovery_of(task, tick_sums(tx, task))
     if discovery.converged:
         return settle(market, tx, task, discovery)
     return announce_tick(market, tx, task, discovery.total_budget, previous=task.offer, extra={})
@@ -217,30 +238,71 @@ def _budgets(tx: Transaction, task: Task, tick: int) -> Iterator[FloatArray]:
         yield np.array(budgets, dtype=np.float64)
 
 
-def _plans(tx: Transaction, task: Task, tick: int) -> tuple[float, merkle.Root]:
+def _removed(tx: Transaction, task: Task, discovery: LotDiscovery) -> frozenset[str]:
+    """Return who accepted the price settled at, left at the next one, and does not sell."""
+    if not discovery.removed:
+        return frozenset()
+    number = discovery.ticks.index(present(discovery.qualifying))
+    accepted, stayed = (
+        [
+            owner
+            for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget")
+            for owner, budget in zip(owners, budgets, strict=True)
+            if budget
+        ]
+        for tick in (number, number + 1)
+    )
+    first = digest(dict(summary_of(tx, task.id).offers[0]))
+    return removed_owners(first, accepted=accepted, stayed=stayed, removed=discovery.removed)
+
+
+def _plans(
+    tx: Transaction, task: Task, tick: int, removed: frozenset[str]
+) -> tuple[float, merkle.Root]:
     """Return the sum of all plans above 0, and the root over their leaves."""
     tree = merkle.Root()
 
     def positive() -> Iterator[float]:
-        for budgets, leaves in tx.replies_in(task.id, tick, "budget", "leaf"):
-            tree.add(leaf for budget, leaf in zip(budgets, leaves, strict=True) if budget)
-            yield from filter(None, budgets)
+        for owners, budgets, leaves in tx.replies_in(task.id, tick, "owner", "budget", "leaf"):
+            sold = [bool(b) and o not in removed for o, b in zip(owners, budgets, strict=True)]
+            tree.add(compress(leaves, sold))
+            yield from compress(budgets, sold)
 
     return math.fsum(positive()), tree
 
 
+def payments_of(
+    card: TaskCard, *, reward: MicroCredits, total_budget: float, read: Read
+) -> Payments:
+    """Return what plans are paid: what R comes to by the card's mechanism, or a lot's price each.
+
+    ``total_budget`` is what was announced at the tick settled at.
+    """
+    if card.sells_lots:
+        price = lot_price(card, reward=reward, total_budget=total_budget)
+        return lambda budgets: [price if budget else 0 for budget in budgets.tolist()]
+    return market_settlement(card.compensation)(read, reward)
+
+
 def _allocations(
-    market: Market, tx: Transaction, task: Task, allocations: merkle.Tree
+    market: Market,
+    tx: Transaction,
+    task: Task,
+    allocations: merkle.Tree,
+    removed: frozenset[str],
 ) -> Iterator[Allocation]:
     """Yield an allocation for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
-    pay = market_settlement(task.card.compensation)(
-        lambda: _budgets(tx, task, tick), present(task.reward)
+    pay = payments_of(
+        task.card,
+        reward=present(task.reward),
+        total_budget=task.totals[tick],
+        read=lambda: _budgets(tx, task, tick),
     )
     for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
         payments = pay(np.array(budgets, dtype=np.float64))
         for owner, budget, payment in zip(owners, budgets, payments, strict=True):
-            if payment:
+            if payment and owner not in removed:
                 allocation = _allocation(market, task, allocations.leaves, (owner, budget, payment))
                 allocations.add([allocation.leaf])
                 yield allocation

@@ -29,7 +29,9 @@ from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text
 if TYPE_CHECKING:
     from fedbourse.game import Stream
     from fedbourse.game.columns import FloatArray
+    from fedbourse.game.price_discovery import PriceDiscovery
     from fedbourse.market.audit.records import Document
+    from fedbourse.market.lot_clock import LotDiscovery
 
 
 def check_card(records: TaskRecords) -> str:
@@ -108,14 +110,27 @@ def _check_move(records: TaskRecords, tick: int) -> None:
     """What followed a tick is what its replies, and those before it, lead to."""
     closing = records.closings.get(tick)
     if closing is not None and "converged" in closing:
-        discovery = discovery_after(sums_at(records, tick))
+        discovery = discovery_at(records, tick)
         same(f"whether P converged at tick {tick}", closing["converged"], discovery.converged)
     if tick + 1 < len(records.offers):
         # An announcement that did not close the tick before came after decliners were struck out.
         struck = closing is None or "offer" not in closing
-        discovery = discovery_after(sums_at(records, tick, struck=struck))
+        discovery = discovery_at(records, tick, struck=struck)
         total = records.totals[tick + 1]
         same(f"the total announced at tick {tick + 1}", total, discovery.total_budget)
+
+
+def discovery_at(
+    records: TaskRecords, tick: int, *, struck: bool = False
+) -> PriceDiscovery | LotDiscovery:
+    """Return how discovery stands when a tick closes; or once its decliners are struck out."""
+    offer = records.offers[0]["offer"]
+    return discovery_after(
+        sums_at(records, tick, struck=struck),
+        card=records.card,
+        reward=offer["reward_micro"],
+        interested=offer["interested"],
+    )
 
 
 def sums_at(records: TaskRecords, tick: int, *, struck: bool = False) -> list[TickSum]:

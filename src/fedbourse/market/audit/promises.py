@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
-from fedbourse.game.mechanisms import market_settlement
 from fedbourse.market import merkle
-from fedbourse.market.audit.history import sums_at
+from fedbourse.market.audit.history import discovery_at
 from fedbourse.market.audit.records import (
     Differs,
     TaskRecords,
@@ -25,10 +24,11 @@ from fedbourse.market.audit.records import (
     same_amount,
     settled_reward,
 )
-from fedbourse.market.price_discovery import discovery_after
+from fedbourse.market.lot_clock import LotDiscovery, removed_owners
+from fedbourse.market.price_discovery import payments_of
 from fedbourse.market.settlement import shares_at
 from fedbourse.protocol.messages import interest_message, plan_message
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, amount_text
 
 if TYPE_CHECKING:
     from fedbourse.market.audit.records import Document
@@ -155,7 +155,7 @@ def check_settlement(records: TaskRecords) -> str:
     """The task was settled at the lowest total whose replies sum to at most it."""
     settled = records.settled
     last = len(records.totals) - 1
-    discovery = discovery_after(sums_at(records, last, struck=records.struck))
+    discovery = discovery_at(records, last, struck=records.struck)
     tick = discovery.qualifying
     if tick is None:
         raise Differs("no tick qualifies for a settlement")
@@ -166,9 +166,28 @@ def check_settlement(records: TaskRecords) -> str:
     return f"settled at tick {settled['tick']}, a total of {tick.total_budget:.6g}, {how}"
 
 
+def sold_plans(records: TaskRecords) -> list[Document]:
+    """Return the plans, without those whom the clock removed."""
+    plans = records.plans
+    if not records.card.sells_lots:
+        return plans
+    last, tick = len(records.totals) - 1, records.settled["tick"]
+    discovery = discovery_at(records, last, struck=records.struck)
+    if not isinstance(discovery, LotDiscovery) or not discovery.removed:
+        return plans
+    stayed = records.replies_in(tick + 1, at=last, struck=True)
+    removed = removed_owners(
+        records.offers[0]["hash"],
+        accepted=[plan["owner"] for plan in plans if plan["budget"] != 0],
+        stayed=[reply["owner"] for reply in stayed if reply["budget"] != 0],
+        removed=discovery.removed,
+    )
+    return [plan for plan in plans if plan["owner"] not in removed]
+
+
 def check_plans(records: TaskRecords) -> str:
     """The plans lead to the root in the log."""
-    plans, settled = records.plans, records.settled
+    plans, settled = sold_plans(records), records.settled
     erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
@@ -179,19 +198,29 @@ def check_plans(records: TaskRecords) -> str:
 
 
 def check_payments(records: TaskRecords) -> str:
-    """Payments follow from the plans and sum to R."""
-    plans = records.plans
+    """Payments follow from the plans and sum to R; under the clock, to what its lots cost."""
+    plans = sold_plans(records)
     budgets = budgets_of(plans)
     reward = settled_reward(records)
     sold = per_owner("plans", budgets, len(budgets))
-    pay = market_settlement(records.card.compensation)(lambda: [sold], MicroCredits(reward))
+    pay = payments_of(
+        records.card,
+        reward=MicroCredits(reward),
+        total_budget=records.settled["announced_total"],
+        read=lambda: [sold],
+    )
     due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     payments = {each["owner"]: each["payment_micro"] for each in records.everybody("allocation")}
     for owner, payment in due.items():
         same_amount(f"the payment of {owner}", payments.get(owner, 0), payment)
     same("who was chosen", sorted(payments), sorted(owner for owner, pay in due.items() if pay))
-    same_amount("the sum of payments", sum(payments.values()), reward)
-    return f"{len(payments)} payments follow from the plans and sum to R exactly"
+    total = sum(payments.values())
+    if not records.card.sells_lots:
+        same_amount("the sum of payments", total, reward)
+        return f"{len(payments)} payments follow from the plans and sum to R exactly"
+    if total > reward:
+        raise Differs(f"the lots cost {amount_text(total)}, more than R, {amount_text(reward)}")
+    return f"{len(payments)} lots at the price where the clock stopped cost {amount_text(total)}"
 
 
 def check_allocations(records: TaskRecords) -> str:
@@ -205,7 +234,8 @@ def check_allocations(records: TaskRecords) -> str:
     root = merkle.root([allocation["leaf"] for allocation in allocations])
     same("the root over allocations", settled["allocations_root"], root)
     total = sum(allocation["payment_micro"] for allocation in allocations)
-    same_amount("the sum of payments", total, settled_reward(records))
+    if not records.card.sells_lots:
+        same_amount("the sum of payments", total, settled_reward(records))
     return f"{len(allocations)} allocations lead to the root in the log" + erased_too(erased)
 
 
@@ -216,6 +246,8 @@ def check_terms(records: TaskRecords) -> str:
     same("how many signed", started["signed"], len(signed))
     hashes = [hashlib.sha256(str(each["signature"]).encode()).hexdigest() for each in signed]
     same("the root over signatures", started["signatures_root"], merkle.root(hashes))
+    if records.card.sells_lots:
+        return f"{len(signed)} owners signed for their lots"
     same_amount("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
     return f"{len(signed)} owners signed for all of the reward"
 

@@ -50,6 +50,11 @@ def register_interest(
     """Store an owner's interest; its value only if it chooses to tell it."""
     task = taken_by_owner(market, tx, caller, task_id, Command.INTEREST)
     _refuse_out(tx, task, caller)
+    if value is not None and task.card.sells_lots:
+        raise InvalidInput(
+            "under the clock no owner tells its value: saying in or out at each price is all that "
+            f"is asked; found value {value!r:.60}"
+        )
     if value is not None:
         value = number("value", value, at_least=1 / VALUE_MAX, at_most=VALUE_MAX)
     follows(previous, task.card.digest, "card")
