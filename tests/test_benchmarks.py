@@ -151,3 +151,21 @@ def test_the_benchmark_of_pages_asks_for_every_one() -> None:
     assert ("/v1/tasks/{task}/allocations", "buyer") not in asked
     kinds = {cells[0]: cells[-1] for cells in found}
     assert (kinds["/v1/me"], kinds["/v1/tasks/{task}/what-if"]) == ("light", "heavy")
+
+
+def test_the_benchmark_of_mechanisms_has_its_rows() -> None:
+    script = str(ROOT / "benchmarks" / "mechanisms.py")
+    done = subprocess.run(
+        [sys.executable, script, "--owners", "2000"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
+    sellers = [int(cells[1].replace(",", "")) for cells in table[2:]]
+    assert len(sellers) == 5
+    assert sellers[2] == sellers[4] == 2000
+    assert all(float(cells[4]) > 0 for cells in table[2:])

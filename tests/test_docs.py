@@ -69,6 +69,7 @@ TRAINING = "--data synthetic:d=5,n=1000 --owners 9 --samples 20 --rounds 3 --see
     "command",
     [
         "solve --uniform 1:5 --owners 9",
+        "lab --owners 4 --draws 2 --deviation-draws 0 --profiles uniform --out OUT",
         "study paper --draws 2 --out OUT",
         "demo --data synthetic:d=5,n=2000 --samples 50 --reward 1 --out OUT",
         "audit noise --mechanism simulated --runs 50",

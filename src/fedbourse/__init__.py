@@ -2,6 +2,7 @@
 
 from fedbourse.errors import (
     AuditFailed,
+    BrokenPromise,
     CannotWrite,
     Conflict,
     FedbourseError,
@@ -91,6 +92,7 @@ __all__ = [
     "MECHANISMS",
     "Accuracy",
     "AuditFailed",
+    "BrokenPromise",
     "Calibration",
     "CannotWrite",
     "Chunk",

@@ -147,3 +147,10 @@ class LedgerMismatch(FedbourseError):
 
     exit_code = 15
     http_status = 409
+
+
+class BrokenPromise(FedbourseError):
+    """A mechanism does not keep what it promises, or breaks a proven bound; the lab says where."""
+
+    exit_code = 17
+    http_status = 409

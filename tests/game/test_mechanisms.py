@@ -283,6 +283,10 @@ def test_an_object_with_the_three_attributes_is_a_mechanism() -> None:
     ("attributes", "sentence"),
     [
         ({"outcome": None}, r"a mechanism needs outcome\(values, purchase, rng\); Wrong has none"),
+        (
+            {"outcome": lambda self, values: None},
+            r"Wrong.outcome must take \(values, purchase, rng\): too many positional arguments",
+        ),
         ({"asks": "age"}, "Wrong.asks must be one of budget, value, price, .* found 'age'"),
         ({"guarantees": "all"}, "Wrong.guarantees must be a fedbourse.Guarantees; found 'all'"),
     ],
@@ -290,6 +294,8 @@ def test_an_object_with_the_three_attributes_is_a_mechanism() -> None:
 def test_what_a_wrong_mechanism_lacks_is_said(attributes, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         checked_mechanism(type("Wrong", (Own,), attributes)())
+    with pytest.raises(InvalidInput, match=sentence):
+        run_mechanism(type("Wrong", (Own,), attributes)(), [1.0, 2.0], BUYER)
 
 
 @pytest.mark.parametrize(

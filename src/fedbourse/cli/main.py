@@ -18,6 +18,7 @@ from fedbourse.cli.device_check import check
 from fedbourse.cli.device_deals import join, leave, run
 from fedbourse.cli.device_results import ledger
 from fedbourse.cli.device_results import verify as device_verify
+from fedbourse.cli.lab import lab
 from fedbourse.cli.rotate_key import rotate_key
 from fedbourse.cli.serve import serve
 from fedbourse.cli.solve import solve
@@ -52,6 +53,7 @@ for command in (
     demo_network,
     audit_app,
     solve,
+    lab,
     study_app,
     train_app,
     serve,

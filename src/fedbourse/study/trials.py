@@ -69,6 +69,20 @@ class TrialTask:
 
 
 @dataclass(frozen=True, eq=False)
+class Sale:
+    """Who of the owners sells which budget, at a reward of 1."""
+
+    participants: IntArray
+    budgets: FloatArray
+
+    @classmethod
+    def in_equilibrium(cls, values: FloatArray) -> Sale:
+        """Return what owners of these values sell in the paper's game."""
+        solution = equilibrium(values, reward=1.0)
+        return cls(solution.participants, solution.budgets)
+
+
+@dataclass(frozen=True, eq=False)
 class Trial:
     """One draw of values and records, ready to be trained at any reward."""
 
@@ -155,26 +169,29 @@ def trial(
     whose: Whose = "owners",
     cheapest: float | None = None,
     reference_records: int = 1000,
+    sale: Sale | None = None,
 ) -> Trial:
     """Draw values and deal records.
 
     The pool is cut in two: one half plays the public records of a pilot, the other the owners'.
     ``whose`` says which are trained on; owners, values and noise of the two are independent, but
     with one seed the same records of the buyer's evaluate both, as they would in a trade. One of
-    the owners acts as if its value were ``cheapest``, where that is given.
+    the owners acts as if its value were ``cheapest``, where that is given. With a ``sale`` no
+    values are drawn: its owners sell its budgets.
     """
     source = load(task.data, seed=seed)
     samples = task.samples or source.default_samples
-    values = Uniform(*task.values).rvs(
-        size=(task.owners,), random_state=np.random.default_rng([seed, 7, whose == "public"])
-    )
-    if cheapest is not None:
-        values[0] = cheapest
-    solution = equilibrium(values, reward=1.0)
+    if sale is None:
+        values = Uniform(*task.values).rvs(
+            size=(task.owners,), random_state=np.random.default_rng([seed, 7, whose == "public"])
+        )
+        if cheapest is not None:
+            values[0] = cheapest
+        sale = Sale.in_equilibrium(values)
     halves = np.array_split(np.random.default_rng([seed, 8]).permutation(len(source.pool)), 2)
     federation = partition(
         _Half(source.pool, np.sort(halves[whose == "public"])),
-        owners=len(solution.participants),
+        owners=len(sale.participants),
         samples=samples,
         scheme=task.partition,
         seed=seed,
@@ -195,8 +212,8 @@ def trial(
         federation=federation,
         validation=buyer,
         reference=reference,
-        participants=solution.participants,
-        unit_budgets=solution.budgets,
+        participants=sale.participants,
+        unit_budgets=sale.budgets,
         training=Training(
             dimension=model.dimension,
             step_size=task.step_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -180,6 +181,10 @@ def checked_mechanism(mechanism: object) -> Mechanism:
     name = type(mechanism).__name__
     if not callable(getattr(mechanism, "outcome", None)):
         raise InvalidInput(f"a mechanism needs outcome(values, purchase, rng); {name} has none")
+    try:
+        inspect.signature(mechanism.outcome).bind(None, None, None)  # type: ignore[attr-defined]
+    except TypeError as error:
+        raise InvalidInput(f"{name}.outcome must take (values, purchase, rng): {error}") from None
     asks, guarantees = getattr(mechanism, "asks", None), getattr(mechanism, "guarantees", None)
     if asks not in get_args(Ask):
         raise InvalidInput(
@@ -207,7 +212,7 @@ def run_mechanism(
     """
     reports = positive("values", values)
     name = type(mechanism).__name__
-    result = mechanism.outcome(reports, purchase, np.random.default_rng(seed))
+    result = checked_mechanism(mechanism).outcome(reports, purchase, np.random.default_rng(seed))
     if not isinstance(result, Outcome):
         raise InvalidInput(f"{name}.outcome must return a fedbourse.Outcome; found {result!r:.60}")
     checked = []
