@@ -21,7 +21,7 @@ CLOCK = replace(PROPORTIONAL, compensation="clock", min_budget=LOT, max_rho=LOT)
 def starts(tmp_path: Path, sqlite_template: Path) -> dict[float, Start]:
     """One device with one key, for owners of several values."""
     first = Start.make(tmp_path, sqlite_template)
-    return {value: first.valued(value, tmp_path / f"{value:g}") for value in (0.2, 1.4, 2.3)}
+    return {value: first.valued(value, tmp_path / f"{value:g}") for value in (0.2, 1.4, 2.7)}
 
 
 def records() -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ def test_nothing_that_a_seller_sends_tells_its_value(starts) -> None:
 
 
 def test_who_leaves_tells_between_which_two_prices(starts) -> None:
-    seller, outsider = (said(starts[value], CLOCK) for value in (1.4, 2.3))
+    seller, outsider = (said(starts[value], CLOCK) for value in (1.4, 2.7))
     assert not outsider.updates
     with pytest.raises(Distinguished):
         check_alike(seller, outsider)

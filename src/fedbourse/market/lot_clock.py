@@ -3,9 +3,9 @@
 A tick announces a total P, as under every mechanism, and with it the price of a unit of budget,
 R/P. Of a lot that is R lot/P, in whole micro-credits. A device replies with its lot while that is
 worth more than the lot is to its owner, and with zero from then on: it says "in" or "out", and
-nothing of who sells is ever learned but that it stayed. When the clock stops is decided by
-``game.mechanisms.clock``; the order in which those who leave are removed follows from the hash of
-the first offer, which nobody knows who registers interest.
+nothing of who sells is ever learned but that it stayed. When the clock stops, and who then sells at
+which of the last two prices, is decided by ``game.mechanisms.clock``. The order in which replies
+count follows from the hash of the first offer, which nobody knows who registers interest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from fedbourse.game.mechanisms.clock import STEP
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
-    from fedbourse.game.price_discovery import TickSum
     from fedbourse.tasks.card import TaskCard
 
 TICKS = 50
@@ -55,67 +54,21 @@ def first_clock_total(card: TaskCard) -> float:
 
 
 @dataclass(frozen=True)
-class LotDiscovery:
-    """What the ticks of a clock led to; it has what ``PriceDiscovery`` has."""
+class ClockOffers:
+    """What a clock on the market starts from."""
 
     card: TaskCard
     reward: MicroCredits
     interested: int
-    ticks: tuple[TickSum, ...]
+    first: str
+    """The hash of the first offer."""
 
-    @cached_property
-    def _clock(self) -> tuple[DescendingClock, int]:
-        """Return the clock after all ticks, and the tick at whose price it stands."""
-        first, *later = self.ticks
-        clock = DescendingClock.opened(
-            reward=self.reward, lots=first.positive, price=self._price(first)
-        )
-        lots, stands_at = first.positive, 0
-        for number, tick in enumerate(later, 1):
-            if clock.stopped:
-                break
-            price = self._price(tick)
-            clock = clock.ticked(price, exits=lots - tick.positive)
-            stands_at = number if clock.price == price else number - 1
-            lots = tick.positive
-        return clock, stands_at
-
-    def _price(self, tick: TickSum) -> MicroCredits:
-        return lot_price(self.card, reward=self.reward, total_budget=tick.total_budget)
+    def price_at(self, total_budget: float) -> MicroCredits:
+        """Return the price of a lot at an announced total."""
+        return lot_price(self.card, reward=self.reward, total_budget=total_budget)
 
     @property
-    def converged(self) -> bool:
-        """Say whether the clock has stopped."""
-        return self._clock[0].stopped
-
-    @property
-    def qualifying(self) -> TickSum | None:
-        """Return the tick whose price sellers have accepted, once the clock has stopped."""
-        clock, stands_at = self._clock
-        return self.ticks[stands_at] if clock.stopped else None
-
-    @property
-    def sellers(self) -> int:
-        """Return how many sell."""
-        return self._clock[0].lots
-
-    @property
-    def removed(self) -> int:
-        """Return how many replied with their lot to the tick settled at, and do not sell."""
-        tick = self.qualifying
-        return 0 if tick is None else tick.positive - self.sellers
-
-    @property
-    def total_budget(self) -> float:
-        """Return the total to announce next; the one settled at once the clock has stopped."""
-        tick = self.qualifying
-        if tick is not None:
-            return tick.total_budget
-        price = self._clock[0].next_price(step=self._step)
-        return total_at(self.card, reward=self.reward, price=MicroCredits(max(1, price)))
-
-    @property
-    def _step(self) -> float:
+    def step(self) -> float:
         """Return how much of its price a lot loses with a tick, so that the ticks suffice."""
         deadlines = self.card.deadlines
         ticks = max(1, min(TICKS, int(deadlines.plans_s // deadlines.tick_s)) - 2)
@@ -123,12 +76,80 @@ class LotDiscovery:
         return max(STEP, 1.0 - float(span ** (1.0 / ticks)))
 
 
-def removed_owners(
-    offer: str, *, accepted: Iterable[str], stayed: Sequence[str], removed: int
-) -> frozenset[str]:
-    """Return who is removed, of those who accepted the price settled at and left at the next.
+@dataclass(frozen=True)
+class LotTick:
+    """A tick as the clock sees it."""
 
-    ``offer`` is the hash of the first offer.
-    """
-    leaving = set(accepted).difference(stayed)
-    return frozenset(exit_order(bytes.fromhex(offer), leaving)[:removed])
+    total_budget: float
+    stayed: Set[str]
+    """Who replied with a lot, and is not out of the task."""
+
+
+@dataclass(frozen=True)
+class LotDiscovery:
+    """Where a clock stands after some ticks."""
+
+    offers: ClockOffers
+    ticks: Sequence[LotTick]
+
+    @cached_property
+    def _stop(self) -> tuple[DescendingClock, int, list[str], list[bool]]:
+        """Return the clock, its last tick, and who was in before it, with what each replied."""
+        first, *later = self.ticks
+        inside = exit_order(bytes.fromhex(self.offers.first), first.stayed)
+        clock = DescendingClock.opened(
+            reward=self.offers.reward,
+            lots=len(inside),
+            price=self.offers.price_at(first.total_budget),
+        )
+        replies, last = [True] * len(inside), 0
+        for number, tick in enumerate(later, 1):
+            if clock.stopped:
+                break
+            inside = [owner for owner, stays in zip(inside, replies, strict=True) if stays]
+            replies, last = [owner in tick.stayed for owner in inside], number
+            clock = clock.ticked(self.offers.price_at(tick.total_budget), replies)
+        return clock, last, inside, replies
+
+    @property
+    def converged(self) -> bool:
+        """Say whether the clock has stopped."""
+        return self._stop[0].stopped
+
+    @property
+    def tick(self) -> int:
+        """Return the tick at which everybody who sells was in: the last one but one, or the first.
+
+        Whoever's reply to the next tick counted has accepted that one's price too.
+        """
+        return max(0, self._stop[1] - 1)
+
+    @cached_property
+    def payments(self) -> Mapping[str, int]:
+        """Return what each seller is paid for its lot; nobody before the clock has stopped."""
+        clock, _, inside, replies = self._stop
+        if not clock.stopped:
+            return {}
+        paid = zip(inside, clock.payments(replies).tolist(), strict=True)
+        return {owner: payment for owner, payment in paid if payment}
+
+    @property
+    def total_budget(self) -> float:
+        """Return the total to announce next."""
+        price = self._stop[0].next_price(step=self.offers.step)
+        return total_at(
+            self.offers.card, reward=self.offers.reward, price=MicroCredits(max(1, price))
+        )
+
+
+def accepted_tick(
+    card: TaskCard, totals: Sequence[float], *, reward: MicroCredits, payment: int, tick: int
+) -> int:
+    """Return the tick whose price a seller's payment is: the one settled at, or the next."""
+    price = lot_price(card, reward=reward, total_budget=totals[tick])
+    return tick if payment == price else tick + 1
+
+
+def stayed(replies: Iterable[tuple[str, float | None]]) -> frozenset[str]:
+    """Return who replied with a lot."""
+    return frozenset(owner for owner, budget in replies if budget)

@@ -22,7 +22,7 @@ from fedbourse.game.price_discovery import TICKS_MAX, PriceDiscovery, TickSum
 from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
 from fedbourse.market.log_summary import summary_of
-from fedbourse.market.lot_clock import LotDiscovery, lot_price, removed_owners
+from fedbourse.market.lot_clock import ClockOffers, LotDiscovery, LotTick, stayed
 from fedbourse.market.parties import MARKET
 from fedbourse.market.records import Allocation, Exit
 from fedbourse.market.service import enough, present, taken
@@ -31,14 +31,12 @@ from fedbourse.protocol.messages import allocation_document, offer_message
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fedbourse.game.columns import FloatArray
-    from fedbourse.game.mechanisms import Payments, Read
     from fedbourse.market.ports import Transaction
     from fedbourse.market.records import ExitReason, Task
     from fedbourse.market.service import Market
-    from fedbourse.tasks.card import TaskCard
 
 BUDGET_MIN = 1e-100
 """A smaller total is not announced: nobody sells at any price."""
@@ -101,7 +99,7 @@ def close_tick(market: Market, tx: Transaction, task_id: str) -> Task:
         "missed": missed,
         "out": tx.count_exits(task.id),
     }
-    discovery = discovery_of(task, sums)
+    discovery = _discovery(tx, task, sums)
     # A tick is as long as the card says: in a shorter one devices would be out before they reply.
     over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
     last = task.tick - task.first_tick + 1 >= TICKS_MAX and not task.card.sells_lots
@@ -137,47 +135,68 @@ def tick_sums(tx: Transaction, task: Task) -> list[TickSum]:
     ]
 
 
-def discovery_of(task: Task, sums: list[TickSum]) -> PriceDiscovery | LotDiscovery:
-    """Return how a task's discovery stands after these ticks."""
-    reward = present(task.reward)
-    return discovery_after(sums, card=task.card, reward=reward, interested=task.interested)
-
-
-def discovery_after(
-    sums: list[TickSum], *, card: TaskCard, reward: MicroCredits, interested: int
-) -> PriceDiscovery | LotDiscovery:
-    """Return how discovery stands after these ticks, by the card's mechanism."""
-    if card.sells_lots:
-        return LotDiscovery(card, reward, interested, tuple(sums))
+def discovery_after(sums: list[TickSum]) -> PriceDiscovery:
+    """Return how discovery stands after these ticks."""
     discovery = PriceDiscovery.start(total_budget=sums[0].total_budget)
     for each in sums:
         discovery = discovery.after(each)
     return discovery
 
 
-def settle(
-    market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery | LotDiscovery
-) -> Task:
-    """Turn the replies to the qualifying tick into payments: of R in all, or of a lot each."""
-    task = taken(tx, MARKET, task.id, Command.SETTLE)
+def _discovery(tx: Transaction, task: Task, sums: list[TickSum]) -> PriceDiscovery | LotDiscovery:
+    """Return how a task's discovery stands, by its mechanism."""
+    if not task.card.sells_lots:
+        return discovery_after(sums)
+    first = digest(dict(summary_of(tx, task.id).offers[0]))
+    offers = ClockOffers(task.card, present(task.reward), task.interested, first)
+    ticks = [
+        LotTick(total, stayed(pair for page in _replies(tx, task, tick) for pair in page))
+        for tick, total in enumerate(task.totals)
+    ]
+    return LotDiscovery(offers, ticks)
+
+
+def _replies(
+    tx: Transaction, task: Task, tick: int
+) -> Iterator[Iterable[tuple[str, float | None]]]:
+    for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
+        yield zip(owners, budgets, strict=True)
+
+
+def _settling(
+    task: Task, discovery: PriceDiscovery | LotDiscovery
+) -> tuple[int, Mapping[str, int] | None]:
+    """Return the tick to settle at, and what each seller is paid where the clock says it."""
+    if isinstance(discovery, LotDiscovery):
+        if not discovery.converged:
+            raise Conflict("time is up, and the reward does not yet pay for all lots on offer")
+        enough(task, len(discovery.payments), "sell a lot")
+        return discovery.tick, discovery.payments
     tick = discovery.qualifying
     if tick is None:
         raise Conflict(
             f"at each of {len(task.totals)} totals announced owners wanted more than it: no tick "
             "qualifies for a settlement"
         )
-    removed = _removed(tx, task, discovery) if isinstance(discovery, LotDiscovery) else frozenset()
-    enough(task, tick.positive - len(removed), "have planned a budget above 0")
-    number = discovery.ticks.index(tick)
+    enough(task, tick.positive, "have planned a budget above 0")
+    return discovery.ticks.index(tick), None
+
+
+def settle(
+    market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery | LotDiscovery
+) -> Task:
+    """Turn the replies to the qualifying tick into payments: of R in all, or for each lot."""
+    task = taken(tx, MARKET, task.id, Command.SETTLE)
+    number, lots = _settling(task, discovery)
     task = replace(task, settled_tick=number, tick_ends_ms=None)
-    total_budget, plans = _plans(tx, task, number, removed)
+    total_budget, plans = _plans(tx, task, number, lots)
     if total_budget < task.card.min_total_budget:
         raise Conflict(
             f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
             f"{total_budget:g}"
         )
     allocations = merkle.Tree()
-    tx.add_allocations(_allocations(market, tx, task, allocations, removed))
+    tx.add_allocations(_allocations(market, tx, task, allocations, lots))
     tx.add_nodes(task.id, allocations.nodes())
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
     reward = present(task.reward)
@@ -188,17 +207,17 @@ def settle(
         {
             "reward_micro": reward,
             "tick": number,
-            "announced_total": tick.total_budget,
+            "announced_total": task.totals[number],
             "converged": discovery.converged,
-            # Of equal lots at a falling price nobody gains by another reply, whatever others do.
-            "regret_bound": 0.0
-            if task.card.sells_lots
-            else regret_bound(
+            # By the clock nobody gains by another reply, whatever the others do.
+            "regret_bound": regret_bound(
                 _budgets(tx, task, number),
-                announced=tick.total_budget,
+                announced=task.totals[number],
                 sold=total_budget,
                 reward=reward / MICRO_CREDITS_PER_CREDIT,
-            ),
+            )
+            if lots is None
+            else 0.0,
             "total_budget": total_budget,
             "plans": plans.leaves,
             "plans_root": plans.hex(),
@@ -226,7 +245,7 @@ def restart(market: Market, tx: Transaction, task_id: str) -> Task:
     task = replace(renewed(market, task, first_tick=len(task.totals)), settled_tick=None)
     task = market.record(tx, task, "restarted", {"struck_out": len(struck_out)})
     enough(task, task.interested - tx.count_exits(task.id), "are left to sell")
-    discovery = discovery_of(task, tick_sums(tx, task))
+    discovery = _discovery(tx, task, tick_sums(tx, task))
     if discovery.converged:
         return settle(market, tx, task, discovery)
     return announce_tick(market, tx, task, discovery.total_budget, previous=task.offer, extra={})
@@ -238,50 +257,19 @@ def _budgets(tx: Transaction, task: Task, tick: int) -> Iterator[FloatArray]:
         yield np.array(budgets, dtype=np.float64)
 
 
-def _removed(tx: Transaction, task: Task, discovery: LotDiscovery) -> frozenset[str]:
-    """Return who accepted the price settled at, left at the next one, and does not sell."""
-    if not discovery.removed:
-        return frozenset()
-    number = discovery.ticks.index(present(discovery.qualifying))
-    accepted, stayed = (
-        [
-            owner
-            for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget")
-            for owner, budget in zip(owners, budgets, strict=True)
-            if budget
-        ]
-        for tick in (number, number + 1)
-    )
-    first = digest(dict(summary_of(tx, task.id).offers[0]))
-    return removed_owners(first, accepted=accepted, stayed=stayed, removed=discovery.removed)
-
-
 def _plans(
-    tx: Transaction, task: Task, tick: int, removed: frozenset[str]
+    tx: Transaction, task: Task, tick: int, lots: Mapping[str, int] | None
 ) -> tuple[float, merkle.Root]:
-    """Return the sum of all plans above 0, and the root over their leaves."""
+    """Return the sum of all plans that sell, and the root over their leaves."""
     tree = merkle.Root()
 
     def positive() -> Iterator[float]:
         for owners, budgets, leaves in tx.replies_in(task.id, tick, "owner", "budget", "leaf"):
-            sold = [bool(b) and o not in removed for o, b in zip(owners, budgets, strict=True)]
+            sold = budgets if lots is None else [owner in lots for owner in owners]
             tree.add(compress(leaves, sold))
             yield from compress(budgets, sold)
 
     return math.fsum(positive()), tree
-
-
-def payments_of(
-    card: TaskCard, *, reward: MicroCredits, total_budget: float, read: Read
-) -> Payments:
-    """Return what plans are paid: what R comes to by the card's mechanism, or a lot's price each.
-
-    ``total_budget`` is what was announced at the tick settled at.
-    """
-    if card.sells_lots:
-        price = lot_price(card, reward=reward, total_budget=total_budget)
-        return lambda budgets: [price if budget else 0 for budget in budgets.tolist()]
-    return market_settlement(card.compensation)(read, reward)
 
 
 def _allocations(
@@ -289,20 +277,21 @@ def _allocations(
     tx: Transaction,
     task: Task,
     allocations: merkle.Tree,
-    removed: frozenset[str],
+    lots: Mapping[str, int] | None,
 ) -> Iterator[Allocation]:
     """Yield an allocation for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
-    pay = payments_of(
-        task.card,
-        reward=present(task.reward),
-        total_budget=task.totals[tick],
-        read=lambda: _budgets(tx, task, tick),
-    )
+    pay = None
+    if lots is None:
+        settlement = market_settlement(task.card.compensation)
+        pay = settlement(lambda: _budgets(tx, task, tick), present(task.reward))
     for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
-        payments = pay(np.array(budgets, dtype=np.float64))
+        if pay is None:
+            payments = [present(lots).get(owner, 0) for owner in owners]
+        else:
+            payments = pay(np.array(budgets, dtype=np.float64))
         for owner, budget, payment in zip(owners, budgets, payments, strict=True):
-            if payment and owner not in removed:
+            if payment:
                 allocation = _allocation(market, task, allocations.leaves, (owner, budget, payment))
                 allocations.add([allocation.leaf])
                 yield allocation

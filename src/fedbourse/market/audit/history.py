@@ -19,6 +19,7 @@ from fedbourse.market.audit.records import (
     same_amount,
 )
 from fedbourse.market.lifecycle import LIFE
+from fedbourse.market.lot_clock import ClockOffers, LotDiscovery, LotTick, stayed
 from fedbourse.market.offers import choose_reward, first_total, value_stream
 from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.price_discovery import discovery_after
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
     from fedbourse.game.price_discovery import PriceDiscovery
     from fedbourse.market.audit.records import Document
-    from fedbourse.market.lot_clock import LotDiscovery
 
 
 def check_card(records: TaskRecords) -> str:
@@ -124,13 +124,18 @@ def discovery_at(
     records: TaskRecords, tick: int, *, struck: bool = False
 ) -> PriceDiscovery | LotDiscovery:
     """Return how discovery stands when a tick closes; or once its decliners are struck out."""
-    offer = records.offers[0]["offer"]
-    return discovery_after(
-        sums_at(records, tick, struck=struck),
-        card=records.card,
-        reward=offer["reward_micro"],
-        interested=offer["interested"],
+    if not records.card.sells_lots:
+        return discovery_after(sums_at(records, tick, struck=struck))
+    first = records.offers[0]
+    offers = ClockOffers(
+        records.card, first["offer"]["reward_micro"], first["offer"]["interested"], first["hash"]
     )
+    ticks = []
+    for each, total in enumerate(records.totals[: tick + 1]):
+        replies = records.replies_in(each, at=tick, struck=struck)
+        owners = [reply["owner"] for reply in replies]
+        ticks.append(LotTick(total, stayed(zip(owners, budgets_of(replies), strict=True))))
+    return LotDiscovery(offers, ticks)
 
 
 def sums_at(records: TaskRecords, tick: int, *, struck: bool = False) -> list[TickSum]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
+from fedbourse.game.mechanisms import market_settlement
 from fedbourse.market import merkle
 from fedbourse.market.audit.history import discovery_at
 from fedbourse.market.audit.records import (
@@ -24,13 +25,14 @@ from fedbourse.market.audit.records import (
     same_amount,
     settled_reward,
 )
-from fedbourse.market.lot_clock import LotDiscovery, removed_owners
-from fedbourse.market.price_discovery import payments_of
+from fedbourse.market.lot_clock import LotDiscovery
 from fedbourse.market.settlement import shares_at
 from fedbourse.protocol.messages import interest_message, plan_message
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, amount_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedbourse.market.audit.records import Document
 
 
@@ -152,10 +154,18 @@ def check_activity(records: TaskRecords) -> str:
 
 
 def check_settlement(records: TaskRecords) -> str:
-    """The task was settled at the lowest total whose replies sum to at most it."""
+    """The task was settled at the lowest total whose replies sum to at most it.
+
+    Under the clock: where the reward first paid for all lots on offer.
+    """
     settled = records.settled
     last = len(records.totals) - 1
     discovery = discovery_at(records, last, struck=records.struck)
+    if isinstance(discovery, LotDiscovery):
+        same("whether the clock had stopped", settled["converged"], discovery.converged)
+        same("the tick settled at", settled["tick"], discovery.tick)
+        same("the total settled at", settled["announced_total"], records.totals[discovery.tick])
+        return f"the clock stopped after tick {settled['tick']}"
     tick = discovery.qualifying
     if tick is None:
         raise Differs("no tick qualifies for a settlement")
@@ -166,28 +176,17 @@ def check_settlement(records: TaskRecords) -> str:
     return f"settled at tick {settled['tick']}, a total of {tick.total_budget:.6g}, {how}"
 
 
-def sold_plans(records: TaskRecords) -> list[Document]:
-    """Return the plans, without those whom the clock removed."""
-    plans = records.plans
-    if not records.card.sells_lots:
-        return plans
-    last, tick = len(records.totals) - 1, records.settled["tick"]
-    discovery = discovery_at(records, last, struck=records.struck)
-    if not isinstance(discovery, LotDiscovery) or not discovery.removed:
-        return plans
-    stayed = records.replies_in(tick + 1, at=last, struck=True)
-    removed = removed_owners(
-        records.offers[0]["hash"],
-        accepted=[plan["owner"] for plan in plans if plan["budget"] != 0],
-        stayed=[reply["owner"] for reply in stayed if reply["budget"] != 0],
-        removed=discovery.removed,
-    )
-    return [plan for plan in plans if plan["owner"] not in removed]
+def _lots(records: TaskRecords) -> Mapping[str, int] | None:
+    """Return what the clock pays each seller; None under other mechanisms."""
+    discovery = discovery_at(records, len(records.totals) - 1, struck=True)
+    return discovery.payments if isinstance(discovery, LotDiscovery) else None
 
 
 def check_plans(records: TaskRecords) -> str:
     """The plans lead to the root in the log."""
-    plans, settled = sold_plans(records), records.settled
+    plans, settled, lots = records.plans, records.settled, _lots(records)
+    if lots is not None:
+        plans = [plan for plan in plans if plan["owner"] in lots]
     erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
@@ -199,28 +198,33 @@ def check_plans(records: TaskRecords) -> str:
 
 def check_payments(records: TaskRecords) -> str:
     """Payments follow from the plans and sum to R; under the clock, to what its lots cost."""
-    plans = sold_plans(records)
+    lots = _lots(records)
+    if lots is not None:
+        return _check_lots(records, lots)
+    plans = records.plans
     budgets = budgets_of(plans)
     reward = settled_reward(records)
     sold = per_owner("plans", budgets, len(budgets))
-    pay = payments_of(
-        records.card,
-        reward=MicroCredits(reward),
-        total_budget=records.settled["announced_total"],
-        read=lambda: [sold],
-    )
+    pay = market_settlement(records.card.compensation)(lambda: [sold], MicroCredits(reward))
     due = {plan["owner"]: each for plan, each in zip(plans, pay(sold), strict=True)}
     payments = {each["owner"]: each["payment_micro"] for each in records.everybody("allocation")}
     for owner, payment in due.items():
         same_amount(f"the payment of {owner}", payments.get(owner, 0), payment)
     same("who was chosen", sorted(payments), sorted(owner for owner, pay in due.items() if pay))
-    total = sum(payments.values())
-    if not records.card.sells_lots:
-        same_amount("the sum of payments", total, reward)
-        return f"{len(payments)} payments follow from the plans and sum to R exactly"
+    same_amount("the sum of payments", sum(payments.values()), reward)
+    return f"{len(payments)} payments follow from the plans and sum to R exactly"
+
+
+def _check_lots(records: TaskRecords, lots: Mapping[str, int]) -> str:
+    """The clock's lots are paid as its ticks say, and cost R at most."""
+    payments = {each["owner"]: each["payment_micro"] for each in records.everybody("allocation")}
+    same("who was chosen", sorted(payments), sorted(lots))
+    for owner, payment in lots.items():
+        same_amount(f"the payment of {owner}", payments[owner], payment)
+    total, reward = sum(lots.values()), settled_reward(records)
     if total > reward:
         raise Differs(f"the lots cost {amount_text(total)}, more than R, {amount_text(reward)}")
-    return f"{len(payments)} lots at the price where the clock stopped cost {amount_text(total)}"
+    return f"{len(lots)} lots at the prices that their owners accepted cost {amount_text(total)}"
 
 
 def check_allocations(records: TaskRecords) -> str:
