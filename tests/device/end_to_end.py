@@ -136,6 +136,14 @@ class Start:
         DeviceFolder.create(folder / "device", settings)
         return cls(folder / "device", database)
 
+    def valued(self, value: float, folder: Path) -> Start:
+        """Return the same start, key included, for an owner with another value of privacy."""
+        shutil.copytree(self.device, folder / "device")
+        settings = folder / "device" / "device.json"
+        document = json.loads(settings.read_text())
+        settings.write_text(json.dumps(document | {"value": value}))
+        return Start(folder / "device", self.database)
+
     @contextmanager
     def copy(self) -> Iterator[Start]:
         """Copy both, for one run."""
@@ -164,12 +172,15 @@ def fixed_randomness() -> Iterator[None]:
 class InProcess(httpx2.BaseTransport):
     """Carries a device's requests to a market in this process, and writes down what they say.
 
-    Before each request some time passes, in which the other owner does what it would have done.
+    Before each request some time passes, in which other owners do what they would have done.
     """
 
-    def __init__(self, client: TestClient, trading: Trading, task: Task) -> None:
+    def __init__(
+        self, client: TestClient, trading: Trading, task: Task, rivals: Sequence[Owner]
+    ) -> None:
         """Start with nothing said."""
         self._client, self._trading, self._task = client, trading, task
+        self._rivals = rivals
         self._done: set[tuple[State, int | None]] = set()
         self.messages: list[object] = []
         self.updates: list[np.ndarray] = []
@@ -192,21 +203,25 @@ class InProcess(httpx2.BaseTransport):
         return httpx2.Response(reply.status_code, headers=kept, content=reply.content)
 
     def others_act(self) -> None:
-        """Let the other owner plan, sign and update, each once, and the market act."""
+        """Let the other owners plan, sign and update, each once, and the market act."""
         task = self._trading.task(self._task.id)
         turn = {State.ANNOUNCED: task.tick, State.SETTLED: 0, State.TRAINING: task.round}
         if task.state in turn and (step := (task.state, turn[task.state])) not in self._done:
             self._done.add(step)
-            if task.state is State.ANNOUNCED:
-                self._trading.plan(RIVAL, task)
-            elif task.state is State.SETTLED:
-                self._trading.decide(RIVAL, task.id)
-            else:
-                self._trading.update(RIVAL, task)
+            chosen = {each.owner for each in self._trading.allocations(task.id)}
+            for rival in self._rivals:
+                if task.state is State.ANNOUNCED:
+                    self._trading.plan(rival, task)
+                elif rival.name in chosen and task.state is State.SETTLED:
+                    self._trading.decide(rival, task.id)
+                elif rival.name in chosen:
+                    self._trading.update(rival, task)
         self._trading.advance()
 
 
-def through_the_market(start: Start, card: TaskCard, source: DataSource) -> Observed:
+def through_the_market(
+    start: Start, card: TaskCard, source: DataSource, *, rivals: Sequence[Owner] = (RIVAL,)
+) -> Observed:
     """Join a task, plan, sign and send every update; return all that was said."""
     noise: list[FixedNoise] = []
 
@@ -217,10 +232,10 @@ def through_the_market(start: Start, card: TaskCard, source: DataSource) -> Obse
     with start.copy() as own, SqlStore(f"sqlite:///{own.database}") as store:
         trading = Trading(store)
         key = DeviceFolder(own.device).key
-        task = _opened(trading, card, key)
+        task = _opened(trading, card, key, rivals)
         app = create_app(trading.market, store, Bank(), UNHURRIED)
         with TestClient(app, base_url=URL) as client:
-            line = InProcess(client, trading, task)
+            line = InProcess(client, trading, task, rivals)
             connection = partial(Connection, transport=line, now_ms=lambda: trading.time_ms)
             with (
                 mock.patch("fedbourse.device.market_client.Connection", connection),
@@ -238,21 +253,22 @@ def through_the_market(start: Start, card: TaskCard, source: DataSource) -> Obse
     return Observed(tuple(line.messages), tuple(line.updates), noise[-1].charged if noise else 0.0)
 
 
-def _opened(trading: Trading, card: TaskCard, key: SigningKey) -> Task:
-    """Open a task that the other owner is interested in, and know both devices."""
+def _opened(trading: Trading, card: TaskCard, key: SigningKey, rivals: Sequence[Owner]) -> Task:
+    """Open a task that the other owners are interested in, and know all devices."""
     trading.fund(1000 * 10**6)
     with trading.store.begin() as tx:
-        for owner, own in ((ANN, key), (RIVAL.name, RIVAL.key)):
+        for owner, own in ((ANN, key), *((rival.name, rival.key) for rival in rivals)):
             tx.put_device(EnrolledDevice(key_id(own.public), owner, own.public, trading.time_ms))
     task = trading.do(buyer_commands.create, BUYER, card)
     task = trading.do(buyer_commands.open_task, BUYER, task.id)
-    trading.do(
-        owner_commands.register_interest,
-        RIVAL.caller,
-        task.id,
-        value=None,
-        previous=task.card.digest,
-    )
+    for rival in rivals:
+        trading.do(
+            owner_commands.register_interest,
+            rival.caller,
+            task.id,
+            value=None,
+            previous=task.card.digest,
+        )
     return task
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,11 @@ TRAINING = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
 VALUES = np.random.default_rng(2).uniform(1, 1.001, 5000)
 MEAN = Mean(0.5, math.inf, 1)
 ROW = AggregationRow("iid", 1.0, "equal", MEAN, MEAN, MEAN, 0.1)
-EVIDENCE = EvidenceRow("no data", 0.0, 1.0, 0.0, None, MEAN, MEAN, MEAN, MEAN, MEAN, 0.0, 1.0, 0.5)
+EVIDENCE = EvidenceRow(
+    **{field.name: MEAN if field.type == "Mean" else 0.5 for field in fields(EvidenceRow)}
+    | {"sweep": "attacks", "point": "", "sends": "no data", "population": "like-reference"}
+    | {"dismissal_round": None}
+)
 
 RESULTS = {
     "equilibrium": lambda: equilibrium([1.0, 1.2, 9.0], reward=10.0),

@@ -91,11 +91,14 @@ def test_any_change_changes_the_hash() -> None:
     [
         ({"goal": " "}, "goal must be a text"),
         ({"query": "local-steps"}, "query must be one of gradient"),
-        ({"compensation": "equal"}, "compensation must be one of proportional; found 'equal'"),
+        (
+            {"compensation": "equal"},
+            "compensation must be one of proportional, clock; found 'equal'",
+        ),
         (
             {"compensation": "optimal"},
-            "compensation must be one of proportional; found 'optimal', which is for studies: the "
-            "market cannot run it",
+            "compensation must be one of proportional, clock; found 'optimal', which is for "
+            "studies: the market cannot run it",
         ),
         ({"vesting": "later"}, "vesting must be one of by-round, upfront; found 'later'"),
         ({"unearned": "burn"}, "unearned must be one of fund, refund, share; found 'burn'"),

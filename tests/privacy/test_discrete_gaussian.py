@@ -18,10 +18,9 @@ from fedbourse.privacy.discrete_gaussian import (
     SIGMA_MAX,
     SIGMA_MIN,
     DiscreteGaussian,
-    RandomWords,
     system_words,
 )
-from fedbourse.privacy.lazy_uniform import LazyUniform, exp_bounds
+from fedbourse.privacy.lazy_uniform import LazyUniform, RandomWords, exp_bounds
 from fedbourse.testing.opendp_gaussian import opendp_gaussian
 
 ALMOST_NEVER = 1e-9  # the chance that a right sampler fails a test of randomness

@@ -109,8 +109,8 @@ def lab(
     noise_coefficient
         What all noise counts for; `fedbourse study calibrate` fits it.
     """
+    from fedbourse.figures import need_matplotlib
     from fedbourse.lab.figure import draw_lab
-    from fedbourse.study.figures import need_matplotlib
 
     need_matplotlib()
     task = None

@@ -79,8 +79,12 @@ def calibrate(observations: Sequence[Observation], *, model: str = "precision") 
     samplings = _SAMPLINGS if shape.sums_noise and _sellers_vary(shape, observations) else (0.0,)
     start = min(product(_NOISES, samplings), key=lambda pair: squares(*pair))
     free = 2 if start[1] else 1  # numbers that are searched for
+
+    def objective(logs: FloatArray, /) -> float:
+        return squares(*_numbers(logs))
+
     optimum = minimize(
-        lambda logs: squares(*_numbers(logs)),
+        objective,
         np.log(np.array(start[:free])),
         method="Nelder-Mead",
         options={"xatol": 1e-8, "fatol": 1e-18, "maxiter": 2000},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbourse.figures import STYLE, need_matplotlib, save_figure
 from fedbourse.lab.tables import by_place
-from fedbourse.study.figures import STYLE, need_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path

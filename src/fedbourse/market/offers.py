@@ -19,6 +19,7 @@ from fedbourse.game import (
     equilibrium,
     what_if,
 )
+from fedbourse.market.lot_clock import first_clock_total
 from fedbourse.market.ports import AT_ONCE
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, REWARD_MAX, MicroCredits
 
@@ -152,7 +153,10 @@ def first_total(
 
     Where everybody has reported a value it is the equilibrium's; else a guess that ticks correct:
     the equilibrium of as many owners whose values lie evenly spread over what the card assumes.
+    A clock starts where the reward pays for the fewest lots that the card wants.
     """
+    if card.sells_lots:
+        return first_clock_total(card)
     all_reported = reports == interested >= 2
     values = reported if all_reported else assumed_values(card, max(interested, 2))
     return equilibrium(values, reward=reward).total_budget

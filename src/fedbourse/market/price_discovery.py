@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedbourse.game.mechanisms import market_settlement
 from fedbourse.game.price_discovery import TICKS_MAX, PriceDiscovery, TickSum
 from fedbourse.market import log, merkle
 from fedbourse.market.lifecycle import Command
+from fedbourse.market.log_summary import summary_of
+from fedbourse.market.lot_clock import ClockOffers, LotDiscovery, LotTick, stayed
 from fedbourse.market.parties import MARKET
 from fedbourse.market.records import Allocation, Exit
 from fedbourse.market.service import enough, present, taken
@@ -28,7 +31,7 @@ from fedbourse.protocol.messages import allocation_document, offer_message
 from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fedbourse.game.columns import FloatArray
     from fedbourse.market.ports import Transaction
@@ -96,10 +99,10 @@ def close_tick(market: Market, tx: Transaction, task_id: str) -> Task:
         "missed": missed,
         "out": tx.count_exits(task.id),
     }
-    discovery = discovery_after(sums)
+    discovery = _discovery(tx, task, sums)
     # A tick is as long as the card says: in a shorter one devices would be out before they reply.
     over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
-    last = task.tick - task.first_tick + 1 >= TICKS_MAX
+    last = task.tick - task.first_tick + 1 >= TICKS_MAX and not task.card.sells_lots
     silent = discovery.total_budget < BUDGET_MIN
     if discovery.converged or over or last or silent or too_few(tx, task):
         task = market.record(tx, task, "last-tick", closing | {"converged": discovery.converged})
@@ -140,9 +143,35 @@ def discovery_after(sums: list[TickSum]) -> PriceDiscovery:
     return discovery
 
 
-def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery) -> Task:
-    """Turn the replies to the qualifying tick into payments that sum to R."""
-    task = taken(tx, MARKET, task.id, Command.SETTLE)
+def _discovery(tx: Transaction, task: Task, sums: list[TickSum]) -> PriceDiscovery | LotDiscovery:
+    """Return how a task's discovery stands, by its mechanism."""
+    if not task.card.sells_lots:
+        return discovery_after(sums)
+    first = digest(dict(summary_of(tx, task.id).offers[0]))
+    offers = ClockOffers(task.card, present(task.reward), task.interested, first)
+    ticks = [
+        LotTick(total, stayed(pair for page in _replies(tx, task, tick) for pair in page))
+        for tick, total in enumerate(task.totals)
+    ]
+    return LotDiscovery(offers, ticks)
+
+
+def _replies(
+    tx: Transaction, task: Task, tick: int
+) -> Iterator[Iterable[tuple[str, float | None]]]:
+    for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
+        yield zip(owners, budgets, strict=True)
+
+
+def _settling(
+    task: Task, discovery: PriceDiscovery | LotDiscovery
+) -> tuple[int, Mapping[str, int] | None]:
+    """Return the tick to settle at, and what each seller is paid where the clock says it."""
+    if isinstance(discovery, LotDiscovery):
+        if not discovery.converged:
+            raise Conflict("time is up, and the reward does not yet pay for all lots on offer")
+        enough(task, len(discovery.payments), "sell a lot")
+        return discovery.tick, discovery.payments
     tick = discovery.qualifying
     if tick is None:
         raise Conflict(
@@ -150,16 +179,24 @@ def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscover
             "qualifies for a settlement"
         )
     enough(task, tick.positive, "have planned a budget above 0")
-    number = discovery.ticks.index(tick)
+    return discovery.ticks.index(tick), None
+
+
+def settle(
+    market: Market, tx: Transaction, task: Task, discovery: PriceDiscovery | LotDiscovery
+) -> Task:
+    """Turn the replies to the qualifying tick into payments: of R in all, or for each lot."""
+    task = taken(tx, MARKET, task.id, Command.SETTLE)
+    number, lots = _settling(task, discovery)
     task = replace(task, settled_tick=number, tick_ends_ms=None)
-    total_budget, plans = _plans(tx, task, number)
+    total_budget, plans = _plans(tx, task, number, lots)
     if total_budget < task.card.min_total_budget:
         raise Conflict(
             f"the card needs a total of {task.card.min_total_budget:g} rho, and the plans sum to "
             f"{total_budget:g}"
         )
     allocations = merkle.Tree()
-    tx.add_allocations(_allocations(market, tx, task, allocations))
+    tx.add_allocations(_allocations(market, tx, task, allocations, lots))
     tx.add_nodes(task.id, allocations.nodes())
     task = replace(task, deadline_ms=market.moment_in(task.card.deadlines.terms_s))
     reward = present(task.reward)
@@ -170,14 +207,17 @@ def settle(market: Market, tx: Transaction, task: Task, discovery: PriceDiscover
         {
             "reward_micro": reward,
             "tick": number,
-            "announced_total": tick.total_budget,
+            "announced_total": task.totals[number],
             "converged": discovery.converged,
+            # By the clock nobody gains by another reply, whatever the others do.
             "regret_bound": regret_bound(
                 _budgets(tx, task, number),
-                announced=tick.total_budget,
+                announced=task.totals[number],
                 sold=total_budget,
                 reward=reward / MICRO_CREDITS_PER_CREDIT,
-            ),
+            )
+            if lots is None
+            else 0.0,
             "total_budget": total_budget,
             "plans": plans.leaves,
             "plans_root": plans.hex(),
@@ -205,7 +245,7 @@ def restart(market: Market, tx: Transaction, task_id: str) -> Task:
     task = replace(renewed(market, task, first_tick=len(task.totals)), settled_tick=None)
     task = market.record(tx, task, "restarted", {"struck_out": len(struck_out)})
     enough(task, task.interested - tx.count_exits(task.id), "are left to sell")
-    discovery = discovery_after(tick_sums(tx, task))
+    discovery = _discovery(tx, task, tick_sums(tx, task))
     if discovery.converged:
         return settle(market, tx, task, discovery)
     return announce_tick(market, tx, task, discovery.total_budget, previous=task.offer, extra={})
@@ -217,28 +257,39 @@ def _budgets(tx: Transaction, task: Task, tick: int) -> Iterator[FloatArray]:
         yield np.array(budgets, dtype=np.float64)
 
 
-def _plans(tx: Transaction, task: Task, tick: int) -> tuple[float, merkle.Root]:
-    """Return the sum of all plans above 0, and the root over their leaves."""
+def _plans(
+    tx: Transaction, task: Task, tick: int, lots: Mapping[str, int] | None
+) -> tuple[float, merkle.Root]:
+    """Return the sum of all plans that sell, and the root over their leaves."""
     tree = merkle.Root()
 
     def positive() -> Iterator[float]:
-        for budgets, leaves in tx.replies_in(task.id, tick, "budget", "leaf"):
-            tree.add(leaf for budget, leaf in zip(budgets, leaves, strict=True) if budget)
-            yield from filter(None, budgets)
+        for owners, budgets, leaves in tx.replies_in(task.id, tick, "owner", "budget", "leaf"):
+            sold = budgets if lots is None else [owner in lots for owner in owners]
+            tree.add(compress(leaves, sold))
+            yield from compress(budgets, sold)
 
     return math.fsum(positive()), tree
 
 
 def _allocations(
-    market: Market, tx: Transaction, task: Task, allocations: merkle.Tree
+    market: Market,
+    tx: Transaction,
+    task: Task,
+    allocations: merkle.Tree,
+    lots: Mapping[str, int] | None,
 ) -> Iterator[Allocation]:
     """Yield an allocation for each owner with pay, and add its leaf."""
     tick = present(task.settled_tick)
-    pay = market_settlement(task.card.compensation)(
-        lambda: _budgets(tx, task, tick), present(task.reward)
-    )
+    pay = None
+    if lots is None:
+        settlement = market_settlement(task.card.compensation)
+        pay = settlement(lambda: _budgets(tx, task, tick), present(task.reward))
     for owners, budgets in tx.replies_in(task.id, tick, "owner", "budget"):
-        payments = pay(np.array(budgets, dtype=np.float64))
+        if pay is None:
+            payments = [present(lots).get(owner, 0) for owner in owners]
+        else:
+            payments = pay(np.array(budgets, dtype=np.float64))
         for owner, budget, payment in zip(owners, budgets, payments, strict=True):
             if payment:
                 allocation = _allocation(market, task, allocations.leaves, (owner, budget, payment))

@@ -8,6 +8,9 @@ somebody to cause what it pays for (``study deviations`` has the numbers):
 - ``share``: to those who delivered, one of whom may take part under another name and stay away.
 
 Where a task is cancelled, rounds that were never closed are not bought: their pay is the buyer's.
+
+What a clock leaves of the reward goes to the fund too, as if the fund were an owner who delivers
+every round: returned to the buyer, it would pay for names that lower the price.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedbourse.ledger import Transfer
-from fedbourse.market.service import FUND, escrow
+from fedbourse.market.service import FUND, escrow, present
 from fedbourse.protocol.messages import earned
 from fedbourse.units import MicroCredits
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from fedbourse.market.ports import Transaction
     from fedbourse.market.records import Allocation, Task
     from fedbourse.market.service import Market
+    from fedbourse.tasks.card import TaskCard
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
     left = tx.balance(escrow(task.id))
     if not left:
         return Remainder()
-    absent, lost, shares = 0, 0, {}
+    absent, lost, unspent, shares = 0, 0, 0, {}
     if closed_rounds and task.card.vesting == "by-round":
         allocations = [allocation for allocation in tx.allocations(task.id) if allocation.trained]
         payments = {allocation.owner: int(allocation.payment) for allocation in allocations}
@@ -68,6 +72,11 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
             payments, delivered, closed_rounds=closed_rounds, rounds=task.card.rounds
         )
         lost = sum(forfeited(each, rounds=task.card.rounds) for each in allocations)
+        unspent = unspent_pay(
+            task.card,
+            present(task.reward) - sum(payments.values()),
+            closed_rounds=closed_rounds,
+        )
         if task.card.unearned == "share" and absent:
             shares = shared_bonuses(
                 payments,
@@ -76,12 +85,19 @@ def empty_escrow(market: Market, tx: Transaction, task: Task, *, closed_rounds: 
                 most=absent,
             )
     shared = sum(shares.values())
-    fund = 0 if task.card.unearned == "refund" else absent - shared + lost
+    fund = 0 if task.card.unearned == "refund" else absent - shared + lost + unspent
     remainder = Remainder(refunded=left - shared - fund, fund=fund, shares=shares)
     for owner, bonus in shares.items():
         tx.earn(task.id, owner, bonus)
     tx.post(_transfers(task, remainder), at_ms=market.now_ms())
     return remainder
+
+
+def unspent_pay(card: TaskCard, unspent: int, *, closed_rounds: int) -> int:
+    """Return what the fund gets of the part of the reward that a clock did not spend."""
+    if not card.sells_lots:
+        return 0
+    return earned(unspent, delivered=closed_rounds, rounds=card.rounds)
 
 
 def forfeited(allocation: Allocation, *, rounds: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import InvalidInput
 from fedbourse.game import Accuracy
-from fedbourse.game.mechanisms import market_settlement
+from fedbourse.game.mechanisms import is_clock, market_mechanism
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
 from fedbourse.registry import Choice, Registry
@@ -119,7 +119,7 @@ class TaskCard(TrainingSpec):
     """The loss function, named by its model."""
     query: str
     compensation: str
-    """The mechanism that shares the reward: proportional, the paper's."""
+    """The mechanism: proportional, the paper's, or clock, equal lots at a falling price."""
     reward: float | Literal["best", "best-reported"]
     """R in credits; or the best for the values that the buyer assumes; or the best for the values
     that owners report, which they can manipulate."""
@@ -168,11 +168,12 @@ class TaskCard(TrainingSpec):
                     f"a card's {name} must be an object; found {getattr(self, name)!r:.60}"
                 )
         query_named(self.query)
-        market_settlement(self.compensation)
+        market_mechanism(self.compensation)
         for name, choices in CARD_CHOICES.items():
             choices.choose(getattr(self, name))
         self._check_reward()
         self._check_evidence()
+        self._check_lots()
         super().__post_init__()
         whole_number("dimension", self.dimension, at_least=1)
         if self.build().dimension != self.dimension:
@@ -220,6 +221,32 @@ class TaskCard(TrainingSpec):
             raise InvalidInput(
                 "evidence for any-class-mixture needs classes; the labels of this card are numbers"
             )
+
+    def _check_lots(self) -> None:
+        """Equal lots at a falling price: what it takes that saying the truth is best."""
+        if not self.sells_lots:
+            return
+        if not self.min_budget == self.max_rho:
+            raise InvalidInput(
+                "the clock sells equal lots, so that min_budget and max_rho must both be the lot; "
+                f"found min_budget {self.min_budget!r:.60} and max_rho {self.max_rho!r:.60}"
+            )
+        for name, only in (("vesting", "by-round"), ("unearned", "fund")):
+            if getattr(self, name) != only:
+                raise InvalidInput(
+                    f"with the clock {name} must be {only}, so that nobody gains by lowering the "
+                    f"price; found {getattr(self, name)!r:.60}"
+                )
+        if isinstance(self.reward, str):
+            raise InvalidInput(
+                "the clock needs a reward in credits: the best one is known for proportional pay "
+                f"only; found {self.reward!r:.60}"
+            )
+
+    @property
+    def sells_lots(self) -> bool:
+        """Say whether the clock sells: every owner the same lot, ``max_rho``, or nothing."""
+        return is_clock(market_mechanism(self.compensation))
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> TaskCard:

@@ -1,6 +1,12 @@
 """Mechanisms: how budgets are bought for a reward, each with what it promises and what not."""
 
-from fedbourse.game.mechanisms.choices import MECHANISMS, choose_mechanism, market_settlement
+from fedbourse.game.mechanisms.choices import (
+    MECHANISMS,
+    choose_mechanism,
+    market_choices,
+    market_mechanism,
+    market_settlement,
+)
 from fedbourse.game.mechanisms.clock import DescendingClock, exit_order, order_commitment
 from fedbourse.game.mechanisms.equal_lots import LotSale, first_best, sell_lots
 from fedbourse.game.mechanisms.optimal import OptimalPurchase, buy_optimally
@@ -12,6 +18,7 @@ from fedbourse.game.mechanisms.protocol import (
     Outcome,
     Purchase,
     checked_mechanism,
+    is_clock,
     run_mechanism,
     settlement_of,
 )
@@ -44,6 +51,9 @@ __all__ = [
     "choose_mechanism",
     "exit_order",
     "first_best",
+    "is_clock",
+    "market_choices",
+    "market_mechanism",
     "market_settlement",
     "order_commitment",
     "pay_proportionally",

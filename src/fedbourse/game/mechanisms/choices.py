@@ -20,6 +20,7 @@ from fedbourse.game.mechanisms.protocol import (
     Outcome,
     Purchase,
     checked_mechanism,
+    is_clock,
     settlement_of,
 )
 from fedbourse.game.mechanisms.second_price import second_price_outcome
@@ -64,7 +65,12 @@ MECHANISMS: Registry[Mechanism] = Registry(
         "clock",
         "equal lots at a falling price",
         "all sell the same budget, at the price at which the reward pays for those who stay",
-        MechanismRule("price", replace(_TRUTHFUL, hides_winners=True), clock_outcome),
+        MechanismRule(
+            "price",
+            replace(_TRUTHFUL, hides_winners=True),
+            clock_outcome,
+            runs_clock=True,
+        ),
     ),
     Choice(
         "optimal",
@@ -92,20 +98,35 @@ MECHANISMS: Registry[Mechanism] = Registry(
     ),
     group="mechanisms",
 )
-"""What each asks, sells, pays and promises. The market runs those that have a settlement."""
+"""What each asks, sells, pays and promises. The market runs those with a settlement or a
+clock."""
+
+
+def market_choices() -> list[Choice[Mechanism]]:
+    """Return the mechanisms that the market can run."""
+    return [each for each in MECHANISMS.choices if _runs_on_market(each.value)]
+
+
+def market_mechanism(name: object) -> Mechanism:
+    """Return the mechanism that a card's compensation names; refuse what the market cannot run."""
+    reason = ""
+    if isinstance(name, str) and name in MECHANISMS:
+        if _runs_on_market(MECHANISMS[name]):
+            return MECHANISMS[name]
+        reason = ", which is for studies: the market cannot run it"
+    able = ", ".join(choice.name for choice in market_choices())
+    raise InvalidInput(f"compensation must be one of {able}; found {name!r:.60}{reason}")
 
 
 def market_settlement(name: object) -> Settlement:
-    """Return how the market settles under a card's compensation, or refuse what it cannot run."""
-    able = [each.name for each in MECHANISMS.choices if settlement_of(each.value) is not None]
-    if isinstance(name, str) and name in MECHANISMS:
-        settlement = settlement_of(MECHANISMS[name])
-        if settlement is not None:
-            return settlement
-        reason = ", which is for studies: the market cannot run it"
-    else:
-        reason = ""
-    raise InvalidInput(f"compensation must be one of {', '.join(able)}; found {name!r:.60}{reason}")
+    """Return how plans become payments under a card's compensation that needs no clock."""
+    settlement = settlement_of(market_mechanism(name))
+    assert settlement is not None, f"{name} sells by a clock"
+    return settlement
+
+
+def _runs_on_market(mechanism: Mechanism) -> bool:
+    return settlement_of(mechanism) is not None or is_clock(mechanism)
 
 
 def choose_mechanism(mechanism: object) -> Mechanism:

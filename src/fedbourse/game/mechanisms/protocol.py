@@ -156,7 +156,9 @@ class MechanismRule:
     guarantees: Guarantees
     rule: Rule = field(repr=False)
     settlement: Settlement | None = field(default=None, repr=False)
-    """How the market that runs it turns plans into whole payments; None where it cannot yet."""
+    """How the market that runs it turns plans into whole payments; None where it cannot."""
+    runs_clock: bool = False
+    """Whether the market runs it tick by tick, as a ``DescendingClock``."""
 
     def outcome(self, values: FloatArray, purchase: Purchase, rng: np.random.Generator) -> Outcome:
         """Return what is sold for what pay where owners act as if these were their values."""
@@ -167,6 +169,11 @@ def settlement_of(mechanism: object) -> Settlement | None:
     """Return how the market settles under a mechanism; None where it cannot run it."""
     settlement: Settlement | None = getattr(mechanism, "settlement", None)
     return settlement
+
+
+def is_clock(mechanism: object) -> bool:
+    """Say whether the market runs a mechanism as a clock."""
+    return bool(getattr(mechanism, "runs_clock", False))
 
 
 def checked_mechanism(mechanism: object) -> Mechanism:

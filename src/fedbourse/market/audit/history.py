@@ -19,6 +19,7 @@ from fedbourse.market.audit.records import (
     same_amount,
 )
 from fedbourse.market.lifecycle import LIFE
+from fedbourse.market.lot_clock import ClockOffers, LotDiscovery, LotTick, stayed
 from fedbourse.market.offers import choose_reward, first_total, value_stream
 from fedbourse.market.ports import AT_ONCE
 from fedbourse.market.price_discovery import discovery_after
@@ -29,6 +30,7 @@ from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text
 if TYPE_CHECKING:
     from fedbourse.game import Stream
     from fedbourse.game.columns import FloatArray
+    from fedbourse.game.price_discovery import PriceDiscovery
     from fedbourse.market.audit.records import Document
 
 
@@ -108,14 +110,32 @@ def _check_move(records: TaskRecords, tick: int) -> None:
     """What followed a tick is what its replies, and those before it, lead to."""
     closing = records.closings.get(tick)
     if closing is not None and "converged" in closing:
-        discovery = discovery_after(sums_at(records, tick))
+        discovery = discovery_at(records, tick)
         same(f"whether P converged at tick {tick}", closing["converged"], discovery.converged)
     if tick + 1 < len(records.offers):
         # An announcement that did not close the tick before came after decliners were struck out.
         struck = closing is None or "offer" not in closing
-        discovery = discovery_after(sums_at(records, tick, struck=struck))
+        discovery = discovery_at(records, tick, struck=struck)
         total = records.totals[tick + 1]
         same(f"the total announced at tick {tick + 1}", total, discovery.total_budget)
+
+
+def discovery_at(
+    records: TaskRecords, tick: int, *, struck: bool = False
+) -> PriceDiscovery | LotDiscovery:
+    """Return how discovery stands when a tick closes; or once its decliners are struck out."""
+    if not records.card.sells_lots:
+        return discovery_after(sums_at(records, tick, struck=struck))
+    first = records.offers[0]
+    offers = ClockOffers(
+        records.card, first["offer"]["reward_micro"], first["offer"]["interested"], first["hash"]
+    )
+    ticks = []
+    for each, total in enumerate(records.totals[: tick + 1]):
+        replies = records.replies_in(each, at=tick, struck=struck)
+        owners = [reply["owner"] for reply in replies]
+        ticks.append(LotTick(total, stayed(zip(owners, budgets_of(replies), strict=True))))
+    return LotDiscovery(offers, ticks)
 
 
 def sums_at(records: TaskRecords, tick: int, *, struck: bool = False) -> list[TickSum]:

@@ -13,12 +13,15 @@ from fedbourse.market.audit.records import (
     TaskRecords,
     Unseen,
     absent_pay,
+    closed_rounds,
     due,
     same_amount,
+    settled_reward,
 )
 from fedbourse.market.lifecycle import ENDED
 from fedbourse.market.records import State
 from fedbourse.market.service import FUND
+from fedbourse.market.unearned import unspent_pay
 from fedbourse.protocol.messages import earned
 from fedbourse.units import MicroCredits, amount_text, credits_text
 
@@ -83,8 +86,17 @@ def _check_rule(records: TaskRecords, ended: Document) -> None:
         return
     if records.owners is None:
         return
-    absent = absent_pay(records) + _forfeited(records)
+    absent = absent_pay(records) + _forfeited(records) + _unspent(records)
     same_amount("what was not earned", ended["fund_micro"] + ended["shared_micro"], absent)
+
+
+def _unspent(records: TaskRecords) -> int:
+    """Return what the fund gets of the part of the reward that a clock did not spend."""
+    closed = closed_rounds(records)
+    if not closed:
+        return 0
+    spent = sum(each["payment_micro"] for each in records.signed)
+    return unspent_pay(records.card, settled_reward(records) - spent, closed_rounds=closed)
 
 
 def _forfeited(records: TaskRecords) -> int:

@@ -16,7 +16,8 @@ from fedbourse.market.audit.records import (
     same_amount,
     settled_reward,
 )
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, amount_text
+from fedbourse.market.lot_clock import accepted_tick, lot_price
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, amount_text
 
 
 def check_own_allocation(records: TaskRecords) -> str:
@@ -48,10 +49,25 @@ def check_own_allocation(records: TaskRecords) -> str:
 
 
 def check_own_payment(records: TaskRecords) -> str:
-    """The owner's payment is R r/P, where the card pays in proportion to budgets."""
+    """The owner's payment is R r/P where pay is in proportion to budgets; else its lot's price."""
     allocation, settled = own_part(records, "allocation"), records.settled
     if allocation["budget"] is None:
         raise Unseen("your budget was erased")
+    if records.card.sells_lots:
+        tick = accepted_tick(
+            records.card,
+            records.totals,
+            reward=MicroCredits(settled_reward(records)),
+            payment=allocation["payment_micro"],
+            tick=settled["tick"],
+        )
+        price = lot_price(
+            records.card,
+            reward=MicroCredits(settled_reward(records)),
+            total_budget=records.totals[tick],
+        )
+        same_amount("your payment", allocation["payment_micro"], price)
+        return f"{amount_text(price)} is the price of a lot that you accepted at tick {tick}"
     if records.card.compensation != "proportional":
         raise Unseen("under this compensation it takes all budgets; auditors recompute it")
     share = Fraction(allocation["budget"]) / Fraction(settled["total_budget"])

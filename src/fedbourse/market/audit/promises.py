@@ -11,7 +11,7 @@ from fedbourse.game.activity import Reply, contradiction
 from fedbourse.game.columns import per_owner
 from fedbourse.game.mechanisms import market_settlement
 from fedbourse.market import merkle
-from fedbourse.market.audit.history import sums_at
+from fedbourse.market.audit.history import discovery_at
 from fedbourse.market.audit.records import (
     Differs,
     TaskRecords,
@@ -25,12 +25,14 @@ from fedbourse.market.audit.records import (
     same_amount,
     settled_reward,
 )
-from fedbourse.market.price_discovery import discovery_after
+from fedbourse.market.lot_clock import LotDiscovery
 from fedbourse.market.settlement import shares_at
 from fedbourse.protocol.messages import interest_message, plan_message
-from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits
+from fedbourse.units import MICRO_CREDITS_PER_CREDIT, MicroCredits, amount_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedbourse.market.audit.records import Document
 
 
@@ -152,10 +154,18 @@ def check_activity(records: TaskRecords) -> str:
 
 
 def check_settlement(records: TaskRecords) -> str:
-    """The task was settled at the lowest total whose replies sum to at most it."""
+    """The task was settled at the lowest total whose replies sum to at most it.
+
+    Under the clock: where the reward first paid for all lots on offer.
+    """
     settled = records.settled
     last = len(records.totals) - 1
-    discovery = discovery_after(sums_at(records, last, struck=records.struck))
+    discovery = discovery_at(records, last, struck=records.struck)
+    if isinstance(discovery, LotDiscovery):
+        same("whether the clock had stopped", settled["converged"], discovery.converged)
+        same("the tick settled at", settled["tick"], discovery.tick)
+        same("the total settled at", settled["announced_total"], records.totals[discovery.tick])
+        return f"the clock stopped after tick {settled['tick']}"
     tick = discovery.qualifying
     if tick is None:
         raise Differs("no tick qualifies for a settlement")
@@ -166,9 +176,17 @@ def check_settlement(records: TaskRecords) -> str:
     return f"settled at tick {settled['tick']}, a total of {tick.total_budget:.6g}, {how}"
 
 
+def _lots(records: TaskRecords) -> Mapping[str, int] | None:
+    """Return what the clock pays each seller; None under other mechanisms."""
+    discovery = discovery_at(records, len(records.totals) - 1, struck=True)
+    return discovery.payments if isinstance(discovery, LotDiscovery) else None
+
+
 def check_plans(records: TaskRecords) -> str:
     """The plans lead to the root in the log."""
-    plans, settled = records.plans, records.settled
+    plans, settled, lots = records.plans, records.settled, _lots(records)
+    if lots is not None:
+        plans = [plan for plan in plans if plan["owner"] in lots]
     erased = sum(plan["budget"] is None for plan in plans)
     counted = [plan["leaf"] for plan in plans if plan["budget"] != 0]
     if len(counted) == settled["plans"]:  # an erased plan of 0 looks like any other
@@ -179,7 +197,10 @@ def check_plans(records: TaskRecords) -> str:
 
 
 def check_payments(records: TaskRecords) -> str:
-    """Payments follow from the plans and sum to R."""
+    """Payments follow from the plans and sum to R; under the clock, to what its lots cost."""
+    lots = _lots(records)
+    if lots is not None:
+        return _check_lots(records, lots)
     plans = records.plans
     budgets = budgets_of(plans)
     reward = settled_reward(records)
@@ -194,6 +215,18 @@ def check_payments(records: TaskRecords) -> str:
     return f"{len(payments)} payments follow from the plans and sum to R exactly"
 
 
+def _check_lots(records: TaskRecords, lots: Mapping[str, int]) -> str:
+    """The clock's lots are paid as its ticks say, and cost R at most."""
+    payments = {each["owner"]: each["payment_micro"] for each in records.everybody("allocation")}
+    same("who was chosen", sorted(payments), sorted(lots))
+    for owner, payment in lots.items():
+        same_amount(f"the payment of {owner}", payments[owner], payment)
+    total, reward = sum(lots.values()), settled_reward(records)
+    if total > reward:
+        raise Differs(f"the lots cost {amount_text(total)}, more than R, {amount_text(reward)}")
+    return f"{len(lots)} lots at the prices that their owners accepted cost {amount_text(total)}"
+
+
 def check_allocations(records: TaskRecords) -> str:
     """The allocations of the settlement lead to the root in the log."""
     settled, allocations, erased = records.settled, records.everybody("allocation"), 0
@@ -205,7 +238,8 @@ def check_allocations(records: TaskRecords) -> str:
     root = merkle.root([allocation["leaf"] for allocation in allocations])
     same("the root over allocations", settled["allocations_root"], root)
     total = sum(allocation["payment_micro"] for allocation in allocations)
-    same_amount("the sum of payments", total, settled_reward(records))
+    if not records.card.sells_lots:
+        same_amount("the sum of payments", total, settled_reward(records))
     return f"{len(allocations)} allocations lead to the root in the log" + erased_too(erased)
 
 
@@ -216,6 +250,8 @@ def check_terms(records: TaskRecords) -> str:
     same("how many signed", started["signed"], len(signed))
     hashes = [hashlib.sha256(str(each["signature"]).encode()).hexdigest() for each in signed]
     same("the root over signatures", started["signatures_root"], merkle.root(hashes))
+    if records.card.sells_lots:
+        return f"{len(signed)} owners signed for their lots"
     same_amount("the pay that was signed for", sum(e["payment_micro"] for e in signed), reward)
     return f"{len(signed)} owners signed for all of the reward"
 

@@ -11,6 +11,7 @@ from fedbourse.game.activity import Reply, contradiction
 from fedbourse.market import log
 from fedbourse.market.document_types import Erased, OfferedTerms
 from fedbourse.market.lifecycle import ENDED, Command, after
+from fedbourse.market.lot_clock import accepted_tick
 from fedbourse.market.price_discovery import BUDGET_MIN, renewed
 from fedbourse.market.records import (
     Allocation,
@@ -50,6 +51,11 @@ def register_interest(
     """Store an owner's interest; its value only if it chooses to tell it."""
     task = taken_by_owner(market, tx, caller, task_id, Command.INTEREST)
     _refuse_out(tx, task, caller)
+    if value is not None and task.card.sells_lots:
+        raise InvalidInput(
+            "under the clock no owner tells its value: saying in or out at each price is all that "
+            f"is asked; found value {value!r:.60}"
+        )
     if value is not None:
         value = number("value", value, at_least=1 / VALUE_MAX, at_most=VALUE_MAX)
     follows(previous, task.card.digest, "card")
@@ -183,17 +189,32 @@ def offered_terms(market: Market, task: Task, allocation: Allocation) -> Offered
     """Return the terms of one allocation, their hash, and the market's signature of them."""
     if allocation.budget is None:
         raise NotFound(f"the terms of {allocation.owner} were erased")
+    tick = _replied_tick(task, allocation)
     message = terms_message(
         task.card,
         task=task.id,
         owner=allocation.owner,
-        tick=present(task.settled_tick),
-        total_budget=task.totals[present(task.settled_tick)],
+        tick=tick,
+        total_budget=task.totals[tick],
         budget=allocation.budget,
         payment_micro=allocation.payment,
         allocation=allocation.leaf,
     )
     return OfferedTerms(message, digest(message), market.key.sign(canonical(message)))
+
+
+def _replied_tick(task: Task, allocation: Allocation) -> int:
+    """Return the tick whose price the owner accepted, which it is paid."""
+    tick = present(task.settled_tick)
+    if not task.card.sells_lots:
+        return tick
+    return accepted_tick(
+        task.card,
+        task.totals,
+        reward=present(task.reward),
+        payment=allocation.payment,
+        tick=tick,
+    )
 
 
 def decide(
