@@ -22,7 +22,7 @@ from fedbourse.market.records import State
 from fedbourse.market.service import escrow
 from fedbourse.protocol.messages import earned
 from fedbourse.storage import schema
-from fedbourse.testing.trading import BUYER, OPERATOR, Trading, card, noise
+from fedbourse.testing.trading import BUYER, EVIDENCE, OPERATOR, Trading, card, noise
 from market_scale import PATIENT
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Filling:
         }
         tasks = {str(state): task.id for state, task in many.items()}
         draft = self.trading.do(buyer_commands.create, BUYER, many[State.OPEN].card)
-        tasks |= {"draft": draft.id, "rounds": rounds.id}
+        tasks |= {"draft": draft.id, "rounds": rounds.id} | self._with_evidence()
         self._many_transfers(small[-1])
         parties = {"buyer": BUYER.party, "owner": self.owner, "operator": OPERATOR.party}
         self._tick(many.values())
@@ -113,6 +113,13 @@ class Filling:
                 made.append(task)
         self._interests((task.id, self.owner) for task in made)
         return made
+
+    def _with_evidence(self) -> dict[str, str]:
+        """Publish a task with evidence, and let two owners complete another one."""
+        owners = self.trading.owners(1.0, 1.2)
+        judged = self.trading.completed(owners, rounds=2, **EVIDENCE)
+        published = self.trading.opened(deadlines=PATIENT, **EVIDENCE)
+        return {"judged": judged.id, "evidence": published.id}
 
     def _opened(self, **changes: Any) -> Task:
         task = self.trading.opened(deadlines=PATIENT, **changes)

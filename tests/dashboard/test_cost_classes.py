@@ -14,6 +14,9 @@ from fedbourse.web.limits import Buckets
 from web.fixtures import asked, send
 
 HEAVY = {
+    "/tasks/{task}/evidence",
+    "/v1/tasks/{task}/evidence",
+    "/v1/tasks/{task}/evidence/outlook",
     "/v1/tasks/{task}/what-if",
     "/v1/tasks/{task}/report",
     "/tasks/{task}/report",

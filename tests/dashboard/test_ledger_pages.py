@@ -67,7 +67,7 @@ def test_the_fund_is_everybodys_to_see_and_nobodys_to_take(client, town, who):
     assert town.market.fund_pays_to in text
     enter(client, town, town.people[who])
     text = client.get("/ledger/fund").text
-    assert "to the fund: rounds that were not delivered" in text
+    assert "to the fund: pay that nobody earned" in text
     assert f"task {task.id}" in text
     assert "No command of the market takes money out of it" in text
     assert "Take money out" not in text

@@ -204,8 +204,8 @@ def upfront_needs_no_confirmation(patch) -> None:
 def a_small_total_is_bought_all_the_same(patch) -> None:
     plans = price_discovery._plans
 
-    def enough(tx, task, tick):
-        total, tree = plans(tx, task, tick)
+    def enough(tx, task, tick, lots):
+        total, tree = plans(tx, task, tick, lots)
         return max(total, task.card.min_total_budget), tree
 
     patch.setattr(price_discovery, "_plans", enough)

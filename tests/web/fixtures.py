@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-import numpy as np
 from sqlalchemy import select
 
 from fedbourse.encoding.canonical import canonical
 from fedbourse.errors import NotFound
-from fedbourse.learning.records import Records
 from fedbourse.market.commands import access, payouts
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import owner as owner_commands
@@ -28,9 +26,15 @@ from fedbourse.protocol.signatures import Request, sign_request
 from fedbourse.storage import SqlStore
 from fedbourse.storage.schema import metadata
 from fedbourse.tasks.card import Deadlines
-from fedbourse.tasks.evidence import EvidenceSpec, reference_file, reference_hash
 from fedbourse.testing.databases import fresh_url, new_template
-from fedbourse.testing.trading import BUYER, OPERATOR, Trading, card, noise
+from fedbourse.testing.trading import (
+    BUYER,
+    EVIDENCE,
+    OPERATOR,
+    Trading,
+    card,
+    noise,
+)
 from fedbourse.web.app import create_app
 from fedbourse.web.settings import Settings
 
@@ -124,19 +128,6 @@ def dump(store):
             for table in metadata.sorted_tables
             if table.name != "nonces"
         }
-
-
-def _reference() -> bytes:
-    rng = np.random.default_rng(5)
-    features = np.column_stack([rng.normal(size=(20, 2)), np.ones(20)])
-    return reference_file(Records(features, np.arange(20.0) % 2, 2), salt=bytes(32))
-
-
-REFERENCE = _reference()
-EVIDENCE = {
-    "evidence": EvidenceSpec(reference=reference_hash(REFERENCE), records=20),
-    "reference": REFERENCE,
-}
 
 
 class World:
@@ -285,7 +276,7 @@ class World:
     def expected(self):
         """A draft with evidence that has its reference, but is not published."""
         task = self.trading.do(buyer_commands.create, BUYER, self.unjudged.card)
-        content = REFERENCE
+        content = EVIDENCE["reference"]
         return self.trading.do(buyer_commands.put_reference, BUYER, task.id, content=content)
 
     @cached_property

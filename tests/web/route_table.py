@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from web.fixtures import REFERENCE, World, asked
+from fedbourse.testing.trading import EVIDENCE
+from web.fixtures import World, asked
 
 EVERYBODY = frozenset(
     {
@@ -86,7 +87,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     # A stream of a draft would not end; that of a task that has ended is everybody's.
     ("GET", "/v1/tasks/{task}/stream"): Entry(EVERYBODY, "stranger", task("completed", "/stream")),
     ("PUT", "/v1/tasks/{task}/reference"): Entry(
-        ITS_BUYER, "buyer", task("unjudged", "/reference"), lambda world: REFERENCE
+        ITS_BUYER, "buyer", task("unjudged", "/reference"), lambda world: EVIDENCE["reference"]
     ),
     ("GET", "/v1/tasks/{task}/reference"): Entry(
         ITS_BUYER | READERS, "buyer", task("judged", "/reference")

@@ -13,6 +13,7 @@ from fedbourse.encoding.canonical import canonical
 from fedbourse.encoding.documents import plain
 from fedbourse.game import share_at
 from fedbourse.game.price_discovery import TICKS_MAX
+from fedbourse.learning.records import Records
 from fedbourse.ledger import OUTSIDE
 from fedbourse.market import documents, updates
 from fedbourse.market.audit import Check, verify_task
@@ -27,6 +28,7 @@ from fedbourse.market.views import View
 from fedbourse.protocol.keys import SigningKey, key_id
 from fedbourse.tasks.builder import task_card
 from fedbourse.tasks.card import Assumptions, Deadlines, TaskCard
+from fedbourse.tasks.evidence import EvidenceSpec, reference_file, reference_hash
 
 KEY = SigningKey.generate()
 
@@ -45,6 +47,21 @@ def card(**changes) -> TaskCard:
         "deadlines": Deadlines(review_s=0),
     }
     return task_card(**(items | changes))
+
+
+def _reference() -> bytes:
+    """Twenty records of the small task, and their salt."""
+    rng = np.random.default_rng(5)
+    features = np.column_stack([rng.normal(size=(20, 2)), np.ones(20)])
+    return reference_file(Records(features, np.arange(20.0) % 2, 2), salt=bytes(32))
+
+
+REFERENCE = _reference()
+EVIDENCE: dict[str, Any] = {
+    "evidence": EvidenceSpec(reference=reference_hash(REFERENCE), records=20),
+    "reference": REFERENCE,
+}
+"""What makes the small task one with evidence."""
 
 
 def caller(party: str, device: str | None = None) -> Caller:

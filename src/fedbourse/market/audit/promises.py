@@ -178,6 +178,8 @@ def check_settlement(records: TaskRecords) -> str:
 
 def _lots(records: TaskRecords) -> Mapping[str, int] | None:
     """Return what the clock pays each seller; None under other mechanisms."""
+    if not records.card.sells_lots:
+        return None
     discovery = discovery_at(records, len(records.totals) - 1, struck=True)
     return discovery.payments if isinstance(discovery, LotDiscovery) else None
 
