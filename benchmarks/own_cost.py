@@ -11,30 +11,32 @@ import argparse
 import time
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbourse import Offer, PrivacyCost, Training, best_reward
 
+FloatArray = npt.NDArray[np.float64]
 GOAL_SECONDS = 2.0
 TRAINING = Training(dimension=1000, step_size=0.1, iterations=500, samples=1000)
 
 
 class Quadratic:
-    def cost(self, values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         return values * budgets**2
 
-    def marginal(self, values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         return 2 * values * budgets
 
 
 class Cubic:
-    def cost(self, values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    def cost(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         return values * (budgets + budgets**3)
 
-    def marginal(self, values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    def marginal(self, values: FloatArray, budgets: FloatArray) -> FloatArray:
         return values * (1 + 3 * budgets**2)
 
 
-def timed(values: np.ndarray, cost: str | PrivacyCost, runs: int) -> tuple[float, Offer]:
+def timed(values: FloatArray, cost: str | PrivacyCost, runs: int) -> tuple[float, Offer]:
     """Return the shortest processor time of several runs, and the offer."""
     seconds = float("inf")
     for _ in range(runs):

@@ -52,6 +52,26 @@ def test_pay_epsilon_and_share_rise_with_the_budget(value, total) -> None:
         assert choice.utility == pytest.approx(choice.pay - value * choice.budget)
 
 
+LOTS = TaskCard.of(
+    CARD.document
+    | {"compensation": "clock", "min_budget": 0.5, "max_rho": 0.5, "reward": 3.0}
+    | {"vesting": "by-round", "unearned": "fund"}
+)
+
+
+def test_by_the_clock_a_lot_is_sold_or_nothing() -> None:
+    advice = asked(card=LOTS, value=2.0)  # at a total of 1 a lot is paid 1.5
+    assert [choice.budget for choice in advice.choices] == [0.5]
+    assert (advice.best.budget, advice.best.pay) == (0.5, pytest.approx(1.5))
+    assert "1.5 credits, which the price of a lot is at tick 2" in advice.basis
+    assert advice.incentive.startswith("everybody sells the same lot or nothing")
+    dear = asked(card=LOTS, value=4.0)
+    assert dear.best.budget == 0
+    assert dear.reason == "the lot is worth 0.5 credits more to you than its price"
+    first = asked(OPEN, card=LOTS, value=2.0)
+    assert "1.5 credits, which the price of a lot starts at" in first.basis
+
+
 def test_the_reply_at_an_announced_total_is_the_plan() -> None:
     from fedbourse.device import BiddingStrategy
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidInput
 from fedbourse.game.mechanisms import exit_order
+from fedbourse.market import what_if
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.lot_clock import LotDiscovery
 from fedbourse.market.records import State
@@ -116,6 +117,12 @@ def test_too_few_who_stay_cancel_the_task(trading) -> None:
 def test_cards_under_which_lies_could_pay_are_refused(changes, sentence) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         card(**(CLOCK | changes))
+
+
+def test_a_preview_of_proportional_pay_says_that_it_is_one(trading) -> None:
+    task = trading.opened(**CLOCK)
+    with pytest.raises(InvalidInput, match="the card sells equal lots by the clock"):
+        trading.see(what_if.of_task, BUYER, task.id, rewards=[1.0])
 
 
 def test_nobody_tells_its_value(trading) -> None:

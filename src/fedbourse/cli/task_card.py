@@ -34,6 +34,10 @@ def card(
     ceiling: Annotated[float | None, Parameter(group=_ASSUMPTIONS)] = None,
     vesting: Annotated[Literal["by-round", "upfront"], Parameter(group=_PAY)] = "by-round",
     unearned: Annotated[Literal["fund", "refund", "share"], Parameter(group=_PAY)] = "fund",
+    compensation: Annotated[
+        Literal["proportional", "clock"], Parameter(group=_SETTLEMENT)
+    ] = "proportional",
+    lot: Annotated[float | None, Parameter(group=_SETTLEMENT)] = None,
     cost: Annotated[Literal["convex", "linear"], Parameter(group=_SETTLEMENT)] = "convex",
     min_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
     min_total_budget: Annotated[float, Parameter(group=_SETTLEMENT)] = 0.0,
@@ -50,6 +54,8 @@ def card(
         fedbourse task card --data flights.csv:late --min-total-budget 0.5 --out card.json
 
         fedbourse task card --data flights.csv:late --evidence 500 --out card.json
+
+        fedbourse task card --data flights.csv:late --compensation clock --lot 0.02 --out card.json
 
     Parameters
     ----------
@@ -70,6 +76,11 @@ def card(
         Where the pay goes of rounds that a device does not deliver: to a fund that no party of the
         task controls; back to you (refund), which owners read as an invitation to shills of yours;
         or to the owners who delivered (share), which invites shills of theirs.
+    compensation
+        How the reward buys budgets: proportional, the paper's, where owners share it by what they
+        sell; or clock, where each sells the same lot or nothing at a falling price.
+    lot
+        The budget that each owner sells under the clock, in rho.
     cost
         What owners' replies to ticks must be explained by: any convex cost, or a linear one.
     min_budget
@@ -82,7 +93,7 @@ def card(
         The file to write to, in place of standard output.
     """
     from fedbourse.demos.example_card import example_card
-    from fedbourse.tasks.incentives import incentive_of
+    from fedbourse.tasks.incentives import CLOCK_INCENTIVE, incentive_of
 
     reference = _reference(evidence, data, out) if evidence.evidence is not None else None
     document = example_card(
@@ -92,12 +103,15 @@ def card(
         vesting=vesting,
         unearned=unearned,
         cost=cost,
-        min_budget=min_budget,
+        compensation=compensation,
         min_total_budget=min_total_budget,
         review_s=review_s,
+        **_budgets(compensation, lot, min_budget),
         **({} if reference is None else reference.items),
     )
     rules = f"rules of pay: {incentive_of(vesting=vesting, unearned=unearned)}"
+    if compensation == "clock":
+        rules = f"rules of pay: {CLOCK_INCENTIVE}"
     notes = [rules, _assumed(document["assumptions"])]
     if reference is not None and out is not None:
         least = _least_budget(document, reference.records)
@@ -109,6 +123,16 @@ def card(
             f"next: fedbourse task create {out}",
         ]
     write_document(document, out, "an example card", *notes)
+
+
+def _budgets(compensation: str, lot: float | None, min_budget: float) -> dict[str, float]:
+    """Return the bounds on what is bought from an owner."""
+    if (lot is None) == (compensation == "clock"):
+        raise InvalidInput(
+            "--lot and --compensation clock go together: everybody sells the same lot; "
+            f"found --compensation {compensation} {'without' if lot is None else 'with'} --lot"
+        )
+    return {"min_budget": min_budget} if lot is None else {"min_budget": lot, "max_rho": lot}
 
 
 @dataclass(frozen=True, eq=False)

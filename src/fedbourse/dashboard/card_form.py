@@ -13,7 +13,7 @@ from fedbourse.dashboard.what_if import Supposed, field_of, supposed_in
 from fedbourse.encoding.strict_json import read_json
 from fedbourse.errors import InvalidInput
 from fedbourse.game import ACCURACY_MODELS
-from fedbourse.game.mechanisms import MECHANISMS
+from fedbourse.game.mechanisms import market_choices
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.models import MODELS, model_named
 from fedbourse.tasks.card import (
@@ -91,6 +91,9 @@ Span = Annotated[float, BeforeValidator(seconds)]
 Chance = Annotated[float, Field(gt=0, le=0.5)]
 
 
+_MECHANISMS = {choice.name: choice.label for choice in market_choices()}
+
+
 class NewTask(Supposed):
     """Everything that a buyer chooses."""
 
@@ -104,6 +107,7 @@ class NewTask(Supposed):
     vesting: Literal[tuple(VESTINGS)] = "by-round"  # type: ignore[valid-type]
     unearned: Literal[tuple(UNEARNED)] = "fund"  # type: ignore[valid-type]
     cost: Literal[tuple(COST_RULES)] = "convex"  # type: ignore[valid-type]
+    compensation: Literal[tuple(_MECHANISMS)] = "proportional"  # type: ignore[valid-type]
     min_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     min_total_budget: Annotated[float, Field(ge=0, le=1e100)] = 0.0
     evidence: Literal["off", "on"] = "off"
@@ -128,7 +132,7 @@ class NewTask(Supposed):
         return {name: getattr(self, name) for name in _SAME} | {
             "loss": self.model_name,
             "query": "gradient",
-            "compensation": next(iter(MECHANISMS)),
+            "compensation": self.compensation,
             "reward": self.reward if self.reward_kind == "fixed" else self.reward_kind,
             "model": self.model_name,
             "dimension": model.dimension,
@@ -152,7 +156,7 @@ CHOICES = {
         "accuracy": ACCURACY_MODELS,
         "population": POPULATIONS,
     }.items()
-}
+} | {"compensation": list(_MECHANISMS.items())}
 """What the form offers where an item is chosen by name."""
 STARTS = {
     name: str(field.default).removesuffix(".0")

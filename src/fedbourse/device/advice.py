@@ -77,7 +77,7 @@ def advise(
     budgets: Sequence[float] | None = None,
 ) -> Advice:
     """Return what budgets would earn in a task as it stands."""
-    reward, others, basis = _offer(card, task, value)
+    reward, others, basis = _lots(card, task) if card.sells_lots else _offer(card, task, value)
     most, evidence = min(card.max_rho, left), held_pay(card)
 
     def choice(budget: float) -> BudgetChoice:
@@ -95,6 +95,8 @@ def advise(
 
     # The root of d/dr (R r/(r+Q) - v r) = 0; utility falls to both sides of it.
     reply = max(0.0, (reward * others / value) ** 0.5 - others)
+    if card.sells_lots:
+        reply, budgets = card.max_rho, [card.max_rho]
     best = choice(min(max(reply, card.min_budget), most))
     reason = _no_sale(card, reply=reply, most=most, best=best)
     if reason:
@@ -119,12 +121,27 @@ def _no_sale(card: TaskCard, *, reply: float, most: float, best: BudgetChoice) -
         )
     if best.utility > 0:
         return ""
+    if card.sells_lots:
+        return f"the lot is worth {-best.utility:.6g} credits more to you than its price"
     if reply and card.min_budget > reply:
         return (
             f"the card buys at least {card.min_budget:g} rho from an owner, which is worth "
             f"{-best.utility:.6g} credits more to you than its pay"
         )
     return "others sell for less than your privacy is worth to you"
+
+
+def _lots(card: TaskCard, task: dict[str, Any]) -> tuple[float, float, str]:
+    """Return R, the lots that it pays for beside one's own, and what the price of a lot is."""
+    if task["total_budget"] is not None:
+        reward = number("reward_micro", task["reward_micro"], above=0) / MICRO_CREDITS_PER_CREDIT
+        total = number("total_budget", task["total_budget"], above=0)
+        when = f"is at tick {task['tick']}, and falls while too many stay"
+    else:
+        reward, total = float(card.reward), card.min_participants * card.max_rho
+        when = "starts at, once the task is announced; it falls while too many stay"
+    price = reward * card.max_rho / total
+    return reward, total - card.max_rho, f"{price:.6g} credits, which the price of a lot {when}"
 
 
 def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, float, str]:

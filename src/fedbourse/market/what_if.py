@@ -110,6 +110,11 @@ def of_task(
         raise Conflict(
             f"a what-if needs a task that is draft, open or announced; it is {task.state.value}"
         )
+    if task.card.sells_lots:
+        raise InvalidInput(
+            "a what-if is about pay in proportion to budgets; the card sells equal lots by the "
+            "clock, which fedbourse lab compares with other mechanisms"
+        )
     if task.card.assumptions is None:
         raise InvalidInput(
             "the card states no assumptions; a what-if needs them, for what accuracy is worth"

@@ -62,6 +62,15 @@ UPFRONT_INCENTIVE = (
 """Of ``vesting: upfront``, under which no pay is ever unearned."""
 
 
+CLOCK_INCENTIVE = (
+    "everybody sells the same lot or nothing, at a price that falls until the reward pays for all "
+    "lots on offer: to stay while the price is above your value is best, whatever others do, and "
+    "your device says no more than in or out; whoever has several names sells several lots, and "
+    "what is left of the reward goes to the market's fund"
+)
+"""Of a card that sells by the clock."""
+
+
 def incentive_of(*, vesting: str, unearned: str) -> str:
     """Return what a card's rules of pay invite.
 
@@ -74,5 +83,7 @@ def incentive_of(*, vesting: str, unearned: str) -> str:
 def incentive(card: TaskCard) -> str:
     """Return what a card's rules of pay invite, and what of the pay is held."""
     sentence = incentive_of(vesting=card.vesting, unearned=card.unearned)
+    if card.sells_lots:
+        sentence = f"{CLOCK_INCENTIVE}; {sentence}"
     held = held_pay(card)
     return sentence if held is None else f"{sentence}; {held.sentence}"
