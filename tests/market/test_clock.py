@@ -13,7 +13,7 @@ from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.lot_clock import LotDiscovery
 from fedbourse.market.records import State
 from fedbourse.market.service import FUND, escrow
-from fedbourse.testing.trading import BUYER, Trading, card
+from fedbourse.testing.trading import BUYER, EVIDENCE, Trading, card
 from market.life_invariants import sqlite_stores
 
 R = 10_000_000
@@ -95,6 +95,20 @@ def test_a_task_cancelled_in_training_returns_what_was_not_trained(trading) -> N
     assert trading.balance(FUND) == (R - spent) // 4  # one round of four
     assert trading.balance(escrow(task.id)) == 0
     assert_verified(trading, trading.task(task.id), owners)
+
+
+def test_evidence_holds_the_pay_of_lots_too(trading) -> None:
+    owners = trading.owners(0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
+    task = trading.settled(
+        owners, reference=EVIDENCE["reference"], evidence=EVIDENCE["evidence"], **CLOCK
+    )
+    paid = sale(trading, task)
+    task = trading.trained(owners, trading.signed(owners, task))
+    assert task.state is State.COMPLETED
+    earned = {name: trading.balance(name) for name in paid}
+    assert all(earned[name] in (0, payment) for name, payment in paid.items())
+    assert trading.balance(FUND) == R - sum(earned.values())
+    assert_verified(trading, task, owners)
 
 
 def test_too_few_who_stay_cancel_the_task(trading) -> None:
