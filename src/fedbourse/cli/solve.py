@@ -53,6 +53,7 @@ def solve(
     chance: Annotated[float, Parameter(group=_REWARD)] = 0.5,
     ceiling: Annotated[float, Parameter(group=_REWARD)] = 1.0,
     noise_coefficient: Annotated[float, Parameter(group=_REWARD)] = 1.0,
+    sampling: Annotated[float, Parameter(group=_REWARD)] = 0.0,
     accuracy_value: Annotated[float, Parameter(group=_REWARD)] = 20.0,
     pay_for: Annotated[Literal["budget", "information"], Parameter(group=_REWARD)] = "budget",
     dimension: Annotated[Whole, Parameter(group=_TRAINING)] = 1000,
@@ -101,6 +102,9 @@ def solve(
         The accuracy without noise.
     noise_coefficient
         What all noise counts for; `fedbourse study calibrate` fits it.
+    sampling
+        The variance that one owner's few records leave without any noise, in the units of noise;
+        `fedbourse study calibrate --sellers` fits it.
     accuracy_value
         What an accuracy of 1 is worth to the buyer, in units of reward.
     pay_for
@@ -127,7 +131,9 @@ def solve(
         samples=_number_or_column("samples", samples, "samples"),
         clip=clip,
     )
-    model = Accuracy(accuracy, chance=chance, ceiling=ceiling, noise=noise_coefficient)
+    model = Accuracy(
+        accuracy, chance=chance, ceiling=ceiling, noise=noise_coefficient, sampling=sampling
+    )
     accuracy_value = number("accuracy_value", accuracy_value, above=0)
     game: dict[str, Any] = {
         "cost": cost,
@@ -169,6 +175,7 @@ def solve(
         "chance": chance,
         "ceiling": ceiling,
         "noise_coefficient": noise_coefficient,
+        "sampling": sampling,
         "dimension": training.dimension,
         "step_size": step_size,
         "iterations": training.iterations,

@@ -34,6 +34,7 @@ _BELOW = 1e4
 
 Credits = Annotated[float, Field(ge=REWARD_MIN, le=REWARD_MAX)]
 Positive = Annotated[float, Field(gt=0, le=1e100)]
+NotNegative = Annotated[float, Field(ge=0, le=1e100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -73,6 +74,7 @@ class Supposed(Form):
     chance: Share = 0.0
     ceiling: Share = 1.0
     noise: Positive = 1.0
+    sampling: NotNegative = 0.0
     values_low: Positive
     values_high: Positive
     owners: Annotated[int, Field(ge=2, le=OWNERS_MAX)] = 1000
@@ -186,10 +188,14 @@ def predict(supposed: Supposed) -> WhatIfResult:
     """Return what would happen; in well under 100 ms for 10^5 owners."""
     start = time.perf_counter()
     values, training = supposed.values(), supposed.training()
-    models = [
-        Accuracy(name, chance=supposed.chance, ceiling=supposed.ceiling, noise=supposed.noise)
-        for name in ACCURACY_MODELS
-    ]
+    accuracy = Accuracy(
+        supposed.accuracy,
+        chance=supposed.chance,
+        ceiling=supposed.ceiling,
+        noise=supposed.noise,
+        sampling=supposed.sampling,
+    )
+    models = [accuracy.by(name) for name in ACCURACY_MODELS]
 
     fixed = supposed.reward if supposed.reward_kind == "fixed" else None
     rewards = _rewards(supposed.accuracy_value, fixed)

@@ -5,18 +5,20 @@ only) and 1 (no noise), and
 
     accuracy = chance + (ceiling - chance) * quality.
 
-A fourth number, ``noise``, says how much the noise of one step weighs after the whole training; the
-paper takes 1, and a pilot can measure it (``calibration``).
+Two more numbers come from a pilot (``calibration``). ``noise`` says how much the noise of one step
+weighs after the whole training; the paper takes 1. ``sampling`` says how much one owner's records
+err by themselves, being few: the paper takes 0, so that two owners could replace a hundred.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedbourse.errors import InvalidInput
 from fedbourse.game.columns import FloatArray, IntArray
 from fedbourse.registry import Choice, Registry
 from fedbourse.units import number
@@ -41,6 +43,7 @@ class _Precisions:
     multiplicities: FloatArray | None
     count: FloatArray
     owners: int
+    sampling: float = 0.0
 
     def sum(self, numbers: FloatArray) -> FloatArray:
         """Sum over all participants."""
@@ -60,10 +63,10 @@ def _mean_log(precisions: _Precisions, over: FloatArray) -> Quality:
     )
 
 
-def _one_noise(noise: FloatArray) -> Quality:
-    """Return 1 / (1 + noise), a noise that falls as 1 / scale."""
-    part = 1.0 / (1.0 + 1.0 / noise)
-    return Quality(log=-np.log1p(noise), elasticity=part, slope=-part * (1.0 - part))
+def _one_noise(noise: FloatArray, sampling: FloatArray | float) -> Quality:
+    """Return 1 / (1 + noise + sampling), where noise falls as 1 / scale and sampling stays."""
+    part = 1.0 / (1.0 + (1.0 + sampling) / noise)
+    return Quality(log=-np.log1p(noise + sampling), elasticity=part, slope=-part * (1.0 - part))
 
 
 def _paper(precisions: _Precisions) -> Quality:
@@ -75,12 +78,18 @@ def _population(precisions: _Precisions) -> Quality:
 
 
 def _averaged(precisions: _Precisions) -> Quality:
-    return _one_noise(precisions.sum(1.0 / precisions.values) / precisions.count**2)
+    noise = precisions.sum(1.0 / precisions.values) / precisions.count**2
+    return _one_noise(noise, precisions.sampling / precisions.count)
 
 
 def _precision(precisions: _Precisions) -> Quality:
     present = np.where(np.isinf(precisions.values), 0.0, precisions.values)
-    return _one_noise(1.0 / precisions.sum(present))
+    total = precisions.sum(present)
+    if not precisions.sampling:
+        return _one_noise(1.0 / total, 0.0)
+    # An update weighs w = y / sum y, so that the owners' sampling errors add up to s sum w^2.
+    weights = present / np.where(total > 0, total, 1.0)[..., None]
+    return _one_noise(1.0 / total, precisions.sampling * precisions.sum(weights**2))
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ class QualityModel:
 
     quality: Callable[[_Precisions], Quality]
     sums_noise: bool = False
-    """Whether it is 1 / (1 + noise) with a noise that falls as 1 / scale."""
+    """Whether it is 1 / (1 + noise + sampling), with a noise that falls as 1 / scale; only these
+    know what sampling is."""
 
 
 ACCURACY_MODELS: Registry[QualityModel] = Registry(
@@ -134,12 +144,22 @@ class Accuracy:
     """The accuracy without noise."""
     noise: float = 1.0
     """The factor of all noise: below 1 for a task that tolerates noise well."""
+    sampling: float = 0.0
+    """s: the variance that one owner's records leave without any noise, in the units of noise. K
+    owners with equal budgets leave s / K."""
 
     def __post_init__(self) -> None:
         ACCURACY_MODELS.choose(self.model)
         number("chance", self.chance, at_least=0, at_most=1)
         number("ceiling", self.ceiling, above=float(self.chance), at_most=1)
         number("noise", self.noise, above=0, at_most=1e100)
+        number("sampling", self.sampling, at_least=0, at_most=1e100)
+        if self.sampling and not self.sums_noise:
+            knowing = [name for name, model in ACCURACY_MODELS.items() if model.sums_noise]
+            raise InvalidInput(
+                f"sampling needs an accuracy model that adds variances ({', '.join(knowing)}); "
+                f"found sampling {self.sampling:g} with {self.model!r}"
+            )
 
     @property
     def range(self) -> float:
@@ -148,8 +168,13 @@ class Accuracy:
 
     @property
     def sums_noise(self) -> bool:
-        """Say whether the quality is 1 / (1 + noise) with a noise that falls as 1 / scale."""
+        """Say whether the quality is 1 / (1 + noise + sampling), where only noise has a scale."""
         return ACCURACY_MODELS[self.model].sums_noise
+
+    def by(self, model: str) -> Accuracy:
+        """Return the same assumptions by another model, which may not know what sampling is."""
+        sampling = self.sampling if ACCURACY_MODELS.choose(model).sums_noise else 0.0
+        return replace(self, model=model, sampling=sampling)
 
     def quality(
         self,
@@ -163,7 +188,11 @@ class Accuracy:
         ``multiplicities`` says how many owners each precision stands for, if not one.
         """
         scaled = _Precisions(
-            precisions / self.noise, multiplicities, np.asarray(count, np.float64), owners
+            precisions / self.noise,
+            multiplicities,
+            np.asarray(count, np.float64),
+            owners,
+            self.sampling,
         )
         with np.errstate(divide="ignore", over="ignore"):
             return ACCURACY_MODELS[self.model].quality(scaled)

@@ -45,12 +45,14 @@ def training_of(card: TaskCard) -> Training:
 def accuracy_of(card: TaskCard, model: str | None = None) -> Accuracy:
     """Return how the card's buyer assumes that budgets buy accuracy, or another model says it."""
     assumptions = card.assumed
-    return Accuracy(
-        assumptions.accuracy if model is None else model,
+    accuracy = Accuracy(
+        assumptions.accuracy,
         chance=assumptions.chance,
         ceiling=assumptions.ceiling,
         noise=assumptions.noise,
+        sampling=assumptions.sampling,
     )
+    return accuracy if model is None else accuracy.by(model)
 
 
 def predicted_accuracy(

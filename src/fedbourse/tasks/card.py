@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import InvalidInput
-from fedbourse.game import ACCURACY_MODELS
+from fedbourse.game import Accuracy
 from fedbourse.game.mechanisms import MECHANISMS
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
@@ -90,16 +90,21 @@ class Assumptions:
     """The accuracy without noise."""
     noise: float = 1.0
     """How much one step's noise weighs after the whole training; a pilot measures it."""
+    sampling: float = 0.0
+    """The variance that one owner's few records leave without any noise; a pilot measures it."""
     values_low: float = 1.0
     values_high: float = 5.0
     """The ends of the uniform distribution that values are assumed to come from."""
 
     def __post_init__(self) -> None:
         number("accuracy_value", self.accuracy_value, above=0, at_most=1e15)
-        ACCURACY_MODELS.choose(self.accuracy)
-        number("chance", self.chance, at_least=0, at_most=1)
-        number("ceiling", self.ceiling, above=self.chance, at_most=1)
-        number("noise", self.noise, above=0)
+        Accuracy(
+            self.accuracy,
+            chance=self.chance,
+            ceiling=self.ceiling,
+            noise=self.noise,
+            sampling=self.sampling,
+        )
         number("values_low", self.values_low, above=0)
         number("values_high", self.values_high, above=self.values_low)
 

@@ -61,8 +61,11 @@ def best_rewards(
     rows = 1 if together else len(unit_precisions)
     first_unit = np.exp(np.minimum(excess(np.full(rows, _LOWEST))[0], 700.0))
     if accuracy.sums_noise and degree == 1.0 and not together:
-        noise = np.expm1(-accuracy.quality(unit_precisions, counts, owners, multiplicities).log)
-        return np.maximum(0.0, np.sqrt(gain * noise) - noise), first_unit
+        quality = accuracy.quality(unit_precisions, counts, owners, multiplicities)
+        # 1 / quality = floor + noise / R, where the floor is 1 and what sampling leaves.
+        noise = quality.elasticity * np.exp(-quality.log)
+        floor = (1.0 - quality.elasticity) * np.exp(-quality.log)
+        return np.maximum(0.0, np.sqrt(gain * noise) - noise) / floor, first_unit
 
     high = np.full(rows, np.log(gain / (4.0 * degree)) / degree)
     low, x = np.full(rows, _LOWEST), high - 1.0
