@@ -20,6 +20,7 @@ from fedbourse.game.profile import Equilibrium
 from fedbourse.game.reward.best import Offer, best_reward
 from fedbourse.game.reward.expected import ExpectedOffer
 from fedbourse.game.training import Training
+from fedbourse.game.value_estimate import ValueEstimate, estimate_values
 from fedbourse.game.what_if import WhatIf, what_if
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Stream",
     "Training",
     "Uniform",
+    "ValueEstimate",
     "WhatIf",
     "best_response",
     "best_response_dynamics",
@@ -48,6 +50,7 @@ __all__ = [
     "calibrate",
     "discover",
     "equilibrium",
+    "estimate_values",
     "regret",
     "share_at",
     "tolerance",
