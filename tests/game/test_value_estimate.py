@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbourse import Uniform, best_reward, equilibrium, estimate_values
+from fedbourse import Quantiles, Uniform, best_reward, equilibrium, estimate_values
 from fedbourse.errors import InvalidGame
 from fedbourse.game import Training, value_estimate
 from fedbourse.game.activity import Reply, value_bounds
@@ -236,3 +236,47 @@ def test_the_best_reward_accepts_an_estimate() -> None:
     offer = best_reward(estimate, TRAINING, **options)
     right = best_reward(Uniform(1, 5), TRAINING, **options)
     assert offer.reward == pytest.approx(right.reward, rel=0.03)
+
+
+# Quantiles ---------------------------------------------------------------------------------------
+
+
+def test_quantiles_of_two_ends_are_the_uniform_distribution() -> None:
+    ends = Quantiles(((0, 2), (1, 6)))
+    assert ends.spread(5) == pytest.approx(Uniform(2, 6).spread(5))
+    assert ends.spread(10, 3, 7) == pytest.approx(ends.spread(10)[3:7])
+    drawn = ends.rvs(size=(100, 50), random_state=np.random.default_rng(0))
+    assert drawn.shape == (100, 50)
+    assert ((drawn > 2) & (drawn < 6)).all()
+    assert drawn.mean() == pytest.approx(4, abs=0.05)
+
+
+def test_an_estimates_quantiles_stand_for_it() -> None:
+    values = Uniform(1, 5).rvs(size=(20, 100), random_state=np.random.default_rng(1))
+    cutoffs = linear_draws(values).cutoffs[:, None]
+    lows, highs = np.minimum(values, cutoffs), np.where(values < cutoffs, values, INF)
+    estimate = estimate_values(lows.ravel(), highs.ravel(), highest=5)
+    pairs = estimate.quantiles([0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 1])
+    assert pairs[0] == (0, values.min())
+    assert pairs[-1] == (1, 5)
+    options = {"accuracy_value": 20, "accuracy": "precision", "owners": 100}
+    offer = best_reward(Quantiles(pairs), TRAINING, **options)
+    assert offer.reward == pytest.approx(
+        best_reward(estimate, TRAINING, **options).reward, rel=0.03
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ((), "the parts from 0 to 1; found none"),
+        (((0, 1), (0.5, 2)), "the parts from 0 to 1; found the parts 0, 0.5"),
+        (((0, 0), (1, 2)), "value must be a finite number above 0; found 0"),
+        (((0, 3), (1, 2)), "value must be a finite number of at least 3; found 2"),
+        (((0, 1), (0.5, 2), (0.5, 3), (1, 4)), "part must be a finite number above 0.5"),
+    ],
+)
+def test_bad_quantiles_get_one_sentence(pairs, words) -> None:
+    with pytest.raises(InvalidGame) as error:
+        Quantiles(pairs)
+    assert words in str(error.value)

@@ -5,7 +5,7 @@ from fedbourse.game.best_response import best_response
 from fedbourse.game.calibration import Calibration, Observation, calibrate
 from fedbourse.game.certificate import regret, tolerance
 from fedbourse.game.costs import COSTS, PrivacyCost
-from fedbourse.game.distribution import Distribution, Sample, Uniform
+from fedbourse.game.distribution import Distribution, Quantiles, Sample, Uniform
 from fedbourse.game.equilibrium import equilibrium
 from fedbourse.game.outofcore.participant_sketch import ParticipantSketch
 from fedbourse.game.outofcore.stream import Chunk, Stream
@@ -38,6 +38,7 @@ __all__ = [
     "ParticipantSketch",
     "PriceDiscovery",
     "PrivacyCost",
+    "Quantiles",
     "Sample",
     "Stream",
     "Training",

@@ -19,12 +19,16 @@ open ones it is the sample itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbourse.errors import FedbourseError, InvalidGame
 from fedbourse.game.columns import FloatArray, IntArray, per_owner, refuse_first
 from fedbourse.units import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _GAP = 1e-9  # of the log-likelihood for each owner, at which the masses have converged
 _STEPS_MAX = 200_000
@@ -54,6 +58,18 @@ class ValueEstimate:
         places = random_state.choice(len(self.masses), size, p=self.masses)
         lows, highs = self.lows[places], self._finite_highs()[places]
         return highs - (highs - lows) * random_state.random(size)  # above a lower end of 0
+
+    def quantiles(self, parts: Sequence[float]) -> tuple[tuple[float, float], ...]:
+        """Return the value that each of these parts of all owners has at most.
+
+        >>> estimate_values([1, 2, 4], [1, 3, 4]).quantiles([0, 0.5, 1])
+        ((0, 1.0), (0.5, 2.5), (1, 4.0))
+        """
+        cumulative = np.concatenate([[0.0], np.cumsum(self.masses)])
+        cumulative[-1] = 1.0
+        ends = np.stack([cumulative[:-1], cumulative[1:]], axis=1).ravel()
+        values = np.stack([self.lows, self._finite_highs()], axis=1).ravel()
+        return tuple((part, float(np.interp(part, ends, values))) for part in parts)
 
     def _finite_highs(self) -> FloatArray:
         unbounded = np.maximum(self.lows, self.highest or 0.0)
