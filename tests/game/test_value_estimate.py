@@ -201,7 +201,7 @@ def test_a_settled_task_tells_the_sellers_values_and_a_bound_on_the_others() -> 
     settled = equilibrium(values, reward=10.0)
     sellers = np.isin(np.arange(60), settled.participants)
     assert lows[sellers] == pytest.approx(values[sellers], rel=1e-6)
-    assert highs[sellers] == pytest.approx(values[sellers], rel=1e-6)
+    assert (highs[sellers] == lows[sellers]).all()  # one value, not a narrow range
     # Ticks at smaller totals had others reply as well: the market has learnt their values too.
     replied = np.array([sum(reply.budget > 0 for reply in each) for each in ticks])
     assert (highs[replied == 0] == INF).all()

@@ -98,9 +98,9 @@ def value_bounds(
     if reason := _not_linear(list(replies), reward, floor):
         raise InvalidGame(reason)
     low, high = _linear_bounds(replies, reward, floor, slack=0.0)
-    if high - low > max(reply.slack(reward) for reply in replies):
+    if low < high:
         return low, high
-    middle = (low + high) / 2
+    middle = (low + high) / 2  # one value, but for rounding
     return middle, middle
 
 
