@@ -78,6 +78,7 @@ TRAINING = "--data synthetic:d=5,n=1000 --owners 9 --samples 20 --rounds 3 --see
         f"study aggregation {TRAINING}",
         f"study evidence {TRAINING}",
         "study deviations --only ring,smallest-budget --plays 1 --out OUT",
+        "study unknown-values --owners 9 --tasks 3 --repeats 2 --out OUT",
     ],
 )
 def test_every_key_of_the_json_documents_is_explained(command, capsys, tmp_path) -> None:

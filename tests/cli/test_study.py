@@ -160,3 +160,30 @@ def test_ctrl_c_is_one_sentence(tmp_path) -> None:
     assert printed == ""
     assert err.splitlines()[-1] == "fedbourse: interrupted"
     assert "Traceback" not in err
+
+
+def test_unknown_values_leave_two_tables(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    small = ["--owners", "9", "--tasks", "3", "--repeats", "2", "--out", str(tmp_path)]
+    assert main(["study", "unknown-values", *small]) == 0
+    captured = capsys.readouterr()
+    assert "who sold, alone" in captured.out
+    assert "9 owners, 3 tasks, 2 repeats" in captured.out
+    assert "owners who hold back" in captured.err  # the progress bar
+    with (tmp_path / "regret.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4 * 3 * 3
+    assert {(row["version"], row["owners"], row["seed"]) for row in rows} == {
+        (__version__, "9", "0")
+    }
+    with (tmp_path / "ratchet.csv").open() as file:
+        assert {row["group"] for row in csv.DictReader(file)} == {"1", "3", "9"}
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--tasks", "tasks must be"), ("--repeats", "repeats must be"), ("--owners", "owners must")],
+)
+def test_bad_input_to_unknown_values_gets_one_sentence(capsys, option, words) -> None:
+    assert main(["study", "unknown-values", option, "1"]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]

@@ -86,7 +86,7 @@ def test_before_an_announcement_others_are_assumed() -> None:
     assert advice.reward == 3.0
     assert advice.best.budget == pytest.approx(advice.others / 3)  # a game of equals
     assumed = TaskCard.of({**CARD.document, "assumptions": {"accuracy_value": 9.0}})
-    assert "from 1 to 5, as the buyer assumes" in asked(OPEN, card=assumed).basis
+    assert "spread evenly over 1 to 5, as the buyer assumes" in asked(OPEN, card=assumed).basis
 
 
 def test_others_sell_all_that_they_would_where_the_asking_owner_is_priced_out() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbourse.errors import InvalidInput
-from fedbourse.game import equilibrium
+from fedbourse.game import Quantiles, equilibrium
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.offers import (
     assumed_values,
@@ -18,7 +18,7 @@ from fedbourse.market.offers import (
     reported_to,
     value_stream,
 )
-from fedbourse.tasks.card import Assumptions
+from fedbourse.tasks.card import Assumptions, TaskCard
 from fedbourse.testing.trading import Trading, card
 from fedbourse.units import MICRO_CREDITS_MAX, REWARD_MAX, REWARD_MIN
 
@@ -142,6 +142,50 @@ def test_values_that_come_in_chunks_give_the_same_reward_and_total(said, size) -
     assert first_total(wanted, reward=3.0, reported=stream, **counts) == first_total(
         wanted, reward=3.0, reported=column, **counts
     )
+
+
+QUANTILES = [[0, 10], [0.1, 20], [1, 100]]
+
+
+def test_the_best_reward_goes_by_the_cards_quantiles_in_place_of_the_range() -> None:
+    ends, twin, high = (
+        card(
+            reward="best",
+            max_reward=1e6,
+            assumptions=Assumptions(accuracy_value=20.0, values_quantiles=quantiles),
+        )
+        for quantiles in ((), [[0, 1], [0.5, 3], [1, 5]], QUANTILES)
+    )
+    rewards = [choose_reward(each, interested=30) for each in (ends, twin, high)]
+    assert rewards[1][0] == pytest.approx(rewards[0][0], rel=0.02)
+    assert rewards[2][0] > 2 * rewards[0][0]
+    assert "spread evenly over 1 to 5" in rewards[0][1]
+    assert "30 values with the card's 3 quantiles, 10 to 100" in rewards[2][1]
+    (chunk,) = assumed_values(high, 4).chunks()
+    assert chunk.values == pytest.approx(Quantiles(high.assumed.values_quantiles).spread(4))
+    totals = [first_total(each, reward=5.0, interested=30) for each in (ends, twin, high)]
+    assert totals[0] == pytest.approx(totals[1])
+    assert totals[2] < totals[0] / 5
+    assert TaskCard.of(high.document) == high  # as it is stored and sent
+    assert high.digest != ends.digest
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "words"),
+    [
+        ("x", "values_quantiles must be pairs [part, value]; found 'x'"),
+        ([[0, 1], [1]], "values_quantiles must be pairs [part, value]; found [1]"),
+        ([[0, 1], [1, "y"]], "values_quantiles: value must be a number; found 'y'"),
+        ([[0, 1], [0.5, 2]], "the parts from 0 to 1; found the parts 0, 0.5"),
+        ([[0, 1]] * 101, "values_quantiles must have at most 100 pairs; found 101"),
+    ],
+)
+def test_wrong_quantiles_of_a_card_get_one_sentence(quantiles, words) -> None:
+    document = card(assumptions=Assumptions(accuracy_value=1.0)).document
+    document["assumptions"]["values_quantiles"] = quantiles
+    with pytest.raises(InvalidInput) as error:
+        TaskCard.of(document)
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize("owners", [2, 3, 1000, 70_000, 200_000])

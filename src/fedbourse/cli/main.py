@@ -29,6 +29,7 @@ from fedbourse.cli.study_aggregation import aggregation
 from fedbourse.cli.study_calibrate import calibrate
 from fedbourse.cli.study_deviations import deviations
 from fedbourse.cli.study_evidence import evidence
+from fedbourse.cli.study_unknown_values import unknown_values
 from fedbourse.cli.task import task_app
 from fedbourse.cli.task_card import card
 from fedbourse.cli.task_evidence import evidence as task_evidence
@@ -74,7 +75,7 @@ for deal in (advise, check, join, run, leave, ledger, device_verify):
     device_app.command(deal)
 for result in (card, reference, what_if, watch, report, task_evidence, monitoring, model):
     task_app.command(result)
-for study in (accuracy, calibrate, aggregation, deviations, evidence):
+for study in (accuracy, calibrate, aggregation, deviations, evidence, unknown_values):
     study_app.command(study)
 
 

@@ -31,7 +31,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _LONGEST_S = 366 * 86400.0
 _TEXT_MAX = 2000
-_ASSUMED = Assumptions(accuracy_value=1.0)
+_ASSUMED = [field.name for field in fields(Assumptions) if field.name != "values_quantiles"]
 _SAME = (
     "goal", "data", "validation", "scaling", "features", "classes", "step_size", "rounds",
     "samples", "clip", "aggregation", "start_seed", "vesting", "unearned", "cost", "max_reward",
@@ -138,7 +138,7 @@ class NewTask(Supposed):
             "dimension": model.dimension,
             "layout": None if self.layout is None else read_json(self.layout.encode()),
             "deadlines": {name: getattr(self, name) for name in asdict(Deadlines())},
-            "assumptions": {name: getattr(self, name) for name in asdict(_ASSUMED)},
+            "assumptions": {name: getattr(self, name) for name in _ASSUMED},
             "evidence": self._evidence() if self.evidence == "on" else None,
         }
 

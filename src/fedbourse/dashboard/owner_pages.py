@@ -14,6 +14,7 @@ from fedbourse.dashboard.page_context import AuthenticatedPageContext, PageConte
 from fedbourse.dashboard.pages import page, redirect
 from fedbourse.encoding.documents import plain
 from fedbourse.errors import Conflict, NotFound
+from fedbourse.game import Uniform
 from fedbourse.market.commands import owner as owner_commands
 from fedbourse.market.document_types import TaskDocument
 from fedbourse.market.lifecycle import ENDED, LIFE, Command
@@ -50,6 +51,7 @@ def earn_page(context: PageContextDep, task: TaskId) -> Response:
 def _offer(task: Task, document: TaskDocument) -> dict[str, Any]:
     """Return what everybody knows of the reward and of what others sell."""
     card, assumed = task.card, task.card.assumptions
+    values = None if assumed is None else assumed.values
     reward = None if isinstance(card.reward, str) else float(card.reward)
     if task.reward is not None:
         reward = task.reward / MICRO_CREDITS_PER_CREDIT
@@ -59,9 +61,9 @@ def _offer(task: Task, document: TaskDocument) -> dict[str, Any]:
         "tried": likely_reward(card, owners) if reward is None else reward,
         "total": task.total_budget,
         "owners": owners,
-        "low": None if assumed is None else assumed.values_low,
-        "high": None if assumed is None else assumed.values_high,
-        "example": 1.0 if assumed is None else (assumed.values_low + assumed.values_high) / 2,
+        "low": values.low if isinstance(values, Uniform) else None,
+        "high": values.high if isinstance(values, Uniform) else None,
+        "example": 1.0 if values is None else float(values.spread(1)[0]),
         "taken": task.state in (State.OPEN, State.ANNOUNCED),
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbourse.errors import InvalidInput
-from fedbourse.game import Uniform, equilibrium, share_at
+from fedbourse.game import equilibrium, share_at
 from fedbourse.privacy.loss import PrivacyLoss
 from fedbourse.protocol.bounds import OWNERS_MAX
 from fedbourse.tasks.held_pay import held_pay
@@ -159,9 +159,8 @@ def _offer(card: TaskCard, task: dict[str, Any], value: float) -> tuple[float, f
     owners = min(max(2, int(task["interested"] or 0)), OWNERS_MAX)
     rivals = "one other" if owners == 2 else f"{owners - 1} others"
     if card.assumptions is not None:
-        low, high = card.assumptions.values_low, card.assumptions.values_high
-        spread = Uniform(low, high).spread(owners - 1)
-        basis = f"{rivals} with values from {low:g} to {high:g}, as the buyer assumes"
+        spread = card.assumptions.values.spread(owners - 1)
+        basis = f"{rivals} with values {card.assumptions.values_text}, as the buyer assumes"
     else:
         spread = np.full(owners - 1, value)
         basis = f"nothing is announced yet: {rivals} with a value like yours"

@@ -5,7 +5,7 @@ from fedbourse.game.best_response import best_response
 from fedbourse.game.calibration import Calibration, Observation, calibrate
 from fedbourse.game.certificate import regret, tolerance
 from fedbourse.game.costs import COSTS, PrivacyCost
-from fedbourse.game.distribution import Distribution, Sample, Uniform
+from fedbourse.game.distribution import Distribution, Quantiles, Sample, Uniform
 from fedbourse.game.equilibrium import equilibrium
 from fedbourse.game.mechanisms import (
     MECHANISMS,
@@ -35,6 +35,7 @@ from fedbourse.game.profile import Equilibrium
 from fedbourse.game.reward.best import Offer, best_reward
 from fedbourse.game.reward.expected import ExpectedOffer
 from fedbourse.game.training import Training
+from fedbourse.game.value_estimate import ValueEstimate, estimate_values
 from fedbourse.game.what_if import WhatIf, what_if
 
 __all__ = [
@@ -62,10 +63,12 @@ __all__ = [
     "PriceDiscovery",
     "PrivacyCost",
     "Purchase",
+    "Quantiles",
     "Sample",
     "Stream",
     "Training",
     "Uniform",
+    "ValueEstimate",
     "WhatIf",
     "best_response",
     "best_response_dynamics",
@@ -75,6 +78,7 @@ __all__ = [
     "choose_mechanism",
     "discover",
     "equilibrium",
+    "estimate_values",
     "regret",
     "run_mechanism",
     "sell_lots",

@@ -19,6 +19,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedbourse.errors import InvalidGame
+
 _ROUNDING = 1e-9
 """How far two replies may lie apart by rounding: a part of R/P for margins, of budgets for them."""
 
@@ -82,16 +84,29 @@ def _why(smaller: Reply, larger: Reply) -> str:
     return "a larger budget must be worth it at the margin"
 
 
+def value_bounds(
+    replies: Sequence[Reply], *, reward: float, floor: float = 0.0
+) -> tuple[float, float]:
+    """Return the smallest and the largest value that explain an owner's replies to one task.
+
+    For linear costs. The two are equal where the value is known. An owner who stayed out has no
+    largest one, and the largest budget of one who sold may be a cap of its own.
+
+    >>> value_bounds([Reply(0, 2.0, 1.0), Reply(1, 1.0, 0.75)], reward=8.0)
+    (2.0, 2.0)
+    """
+    if reason := _not_linear(list(replies), reward, floor):
+        raise InvalidGame(reason)
+    low, high = _linear_bounds(replies, reward, floor, slack=0.0)
+    if low < high:
+        return low, high
+    middle = (low + high) / 2  # one value, but for rounding
+    return middle, middle
+
+
 def _not_linear(replies: list[Reply], reward: float, floor: float) -> str | None:
     """Return why no single value, with a cap, explains all replies of an owner."""
-    cap = max(reply.budget for reply in replies)
-    least, most = 0.0, math.inf
-    for reply in replies:
-        low, high = reply.margins(reward, floor)
-        if not reply.budget or not math.isclose(reply.budget, cap, rel_tol=_ROUNDING):
-            least = max(least, low - reply.slack(reward))
-        # At its cap an owner would sell more: its value is at most the margin.
-        most = min(most, high + reply.slack(reward))
+    least, most = _linear_bounds(replies, reward, floor, slack=1.0)
     if least <= most:
         return None
     last = replies[-1]
@@ -100,3 +115,18 @@ def _not_linear(replies: list[Reply], reward: float, floor: float) -> str | None
         f"card fixes linear costs, and the replies say both at least {least:g} and at most "
         f"{most:g} for a unit of budget"
     )
+
+
+def _linear_bounds(
+    replies: Sequence[Reply], reward: float, floor: float, *, slack: float
+) -> tuple[float, float]:
+    """Return between which values an owner's lies; ``slack`` says how much rounding to allow."""
+    cap = max(reply.budget for reply in replies)
+    least, most = 0.0, math.inf
+    for reply in replies:
+        low, high = reply.margins(reward, floor)
+        if not reply.budget or not math.isclose(reply.budget, cap, rel_tol=_ROUNDING):
+            least = max(least, low - slack * reply.slack(reward))
+        # At its cap an owner would sell more: its value is at most the margin.
+        most = min(most, high + slack * reply.slack(reward))
+    return least, most

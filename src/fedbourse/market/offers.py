@@ -89,10 +89,9 @@ def value_stream(read: Callable[[], Iterable[tuple[tuple[Any, ...], ...]]]) -> S
 
 
 def assumed_values(card: TaskCard, owners: int) -> Stream:
-    """Return as many values, spread evenly over what the card assumes; over 1 to 5 by default."""
+    """Return as many values, spread over what the card assumes; evenly over 1 to 5 by default."""
     assumed = card.assumptions
-    low, high = (assumed.values_low, assumed.values_high) if assumed else (1.0, 5.0)
-    values = Uniform(low, high)
+    values = assumed.values if assumed else Uniform(1.0, 5.0)
     return Stream(
         lambda: (
             values.spread(owners, start, min(start + AT_ONCE, owners))
@@ -113,8 +112,8 @@ def choose_reward(
         amount = _best(card, interested, None)
         assumptions = card.assumed
         method = (
-            f"best for {interested} values spread evenly over {assumptions.values_low:g} to "
-            f"{assumptions.values_high:g}, by the accuracy model {assumptions.accuracy}"
+            f"best for {interested} values {assumptions.values_text}, by the accuracy model "
+            f"{assumptions.accuracy}"
             f"{', not calibrated' if assumptions.noise == 1 else ''}"
         )
     elif card.reward == "best-reported":
@@ -167,9 +166,8 @@ def _best(card: TaskCard, owners: int, reported: object) -> float:
     training, accuracy, worth = training_of(card), accuracy_of(card), assumptions.accuracy_value
     offer: Offer | ExpectedOffer
     if reported is None:
-        values = Uniform(assumptions.values_low, assumptions.values_high)
         offer = best_reward(
-            values, training, accuracy_value=worth, accuracy=accuracy, owners=owners
+            assumptions.values, training, accuracy_value=worth, accuracy=accuracy, owners=owners
         )
     else:
         offer = best_reward(reported, training, accuracy_value=worth, accuracy=accuracy)

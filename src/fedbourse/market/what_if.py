@@ -133,10 +133,7 @@ def of_task(
         reason = "as asked for"
     count = owners or max(interested, task.card.min_participants)
     assumptions = task.card.assumptions
-    why = (
-        f"{count} owners with values spread evenly over {assumptions.values_low:g} to "
-        f"{assumptions.values_high:g}: {reason}"
-    )
+    why = f"{count} owners with values {assumptions.values_text}: {reason}"
     result = _bought(task, assumed_values(task.card, count), rewards)
     return _document(task, "assumed", why, result, round_off=False)
 

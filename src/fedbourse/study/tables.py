@@ -6,6 +6,7 @@ import csv
 from typing import TYPE_CHECKING
 
 from fedbourse.study.paper import METRICS, PaperOutcome, PaperStudy
+from fedbourse.study.trials import Mean
 from fedbourse.version import __version__
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedbourse.study.claims import Verdict
+    from fedbourse.study.ratchet import RatchetRow
+    from fedbourse.study.unknown_values import RegretRow
 
 
 def write_tables(study: PaperStudy, verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
@@ -46,6 +49,17 @@ def verdict_row(verdict: Verdict) -> dict[str, object]:
 def _rows(outcome: PaperOutcome) -> Iterable[dict[str, object]]:
     for i in range(len(outcome.metrics["participants"])):
         yield outcome.key | {"draw": i} | {n: float(outcome.metrics[n][i]) for n in METRICS}
+
+
+def mean_row(record: RegretRow | RatchetRow) -> dict[str, object]:
+    """Return a record as one flat row: each mean is followed by its margin."""
+    row: dict[str, object] = {}
+    for name, entry in vars(record).items():
+        if isinstance(entry, Mean):
+            row |= {name: entry.value, f"{name}_margin": entry.margin}
+        else:
+            row[name] = entry
+    return row
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, object]]) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedbourse.encoding.canonical import digest
 from fedbourse.errors import InvalidInput
-from fedbourse.game import Accuracy
+from fedbourse.game import Accuracy, Quantiles, Uniform
 from fedbourse.game.mechanisms import is_clock, market_mechanism
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CARD_VERSION = 2
+_QUANTILES_MAX = 100
 VESTINGS: Registry[None] = Registry(
     "vesting",
     Choice("by-round", "by round: pay follows delivered rounds", "a part with each round", None),
@@ -94,6 +95,9 @@ class Assumptions:
     values_low: float = 1.0
     values_high: float = 5.0
     """The ends of the uniform distribution that values are assumed to come from."""
+    values_quantiles: tuple[tuple[float, float], ...] = ()
+    """In place of the ends: pairs of a part of all owners, from 0 to 1, and the value that they
+    have at most."""
 
     def __post_init__(self) -> None:
         number("accuracy_value", self.accuracy_value, above=0, at_most=1e15)
@@ -106,6 +110,40 @@ class Assumptions:
         )
         number("values_low", self.values_low, above=0)
         number("values_high", self.values_high, above=self.values_low)
+        object.__setattr__(self, "values_quantiles", _pairs(self.values_quantiles))
+        if self.values_quantiles:
+            Quantiles(self.values_quantiles)
+
+    @property
+    def values(self) -> Uniform | Quantiles:
+        """Return the distribution that values are assumed to come from."""
+        if self.values_quantiles:
+            return Quantiles(self.values_quantiles)
+        return Uniform(self.values_low, self.values_high)
+
+    @property
+    def values_text(self) -> str:
+        """Return the same in words, after *values*."""
+        if self.values_quantiles:
+            (_, low), *_between, (_, high) = self.values_quantiles
+            return f"with the card's {len(self.values_quantiles)} quantiles, {low:g} to {high:g}"
+        return f"spread evenly over {self.values_low:g} to {self.values_high:g}"
+
+
+def _pairs(quantiles: object) -> tuple[tuple[float, float], ...]:
+    """Return pairs of numbers, which may come as lists."""
+    items = quantiles if isinstance(quantiles, (list, tuple)) else (quantiles,)
+    if len(items) > _QUANTILES_MAX:
+        raise InvalidInput(
+            f"values_quantiles must have at most {_QUANTILES_MAX} pairs; found {len(items)}"
+        )
+    for item in items:
+        if not isinstance(item, (list, tuple)) or len(item) != 2:
+            raise InvalidInput(f"values_quantiles must be pairs [part, value]; found {item!r:.60}")
+    return tuple(
+        (number("values_quantiles: part", part), number("values_quantiles: value", value))
+        for part, value in items
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
