@@ -21,7 +21,7 @@ from fedbourse.cli.server_options import pages
 from fedbourse.device import Agent
 from fedbourse.learning.records import Records
 from fedbourse.market.audit import verify_books
-from fedbourse.market.evidence import Comparison
+from fedbourse.market.evidence import CardReference, Comparison
 from fedbourse.tasks.card import TaskCard
 from fedbourse.tasks.evidence import reference_file, reference_hash
 from fedbourse.testing.e2e.device_process import records
@@ -75,8 +75,7 @@ def evidence_trade(
 
 def check_that_chance_decides_nothing(card: TaskCard, allocations: list[Any]) -> None:
     """One round of noise must take l below the bound: at most N(-v/2, v), v = k^2 |h|^2/sigma^2."""
-    comparison = Comparison.of(card, reference())
-    h = comparison.first
+    comparison, h = Comparison(card), CardReference.of(card, reference()).first
     for each in allocations:
         scale = comparison.scale(each["budget"])
         spread = math.sqrt(h @ h) * comparison.rule.k0 * 0.95 / scale  # halves agree that far

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbourse.learning.records import Records
-from fedbourse.market.evidence import Comparison
+from fedbourse.market.evidence import CardReference
 from fedbourse.market.service import escrow
 from fedbourse.tasks.evidence import EvidenceSpec, reference_file, reference_hash
 from fedbourse.testing.trading import Trading, card
@@ -38,7 +38,7 @@ def evidence_of(dice: int) -> EvidenceSpec | None:
     )
 
 
-GRADIENT: FloatArray = Comparison.of(card(evidence=evidence_of(1)), REFERENCE).first
+GRADIENT: FloatArray = CardReference.of(card(evidence=evidence_of(1)), REFERENCE).first
 """What owners with data add to their noise: steps are few, so that the first one's will do."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedbourse.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from fedbourse.market import evidence_outlook, evidence_report
 from fedbourse.market.commands import buyer as buyer_commands
-from fedbourse.market.evidence import Comparison
+from fedbourse.market.evidence import CardReference
 from fedbourse.market.evidence_outlook import unjudged_share
 from fedbourse.market.views import View
 from fedbourse.tasks.evidence_pilot import least_budgets
@@ -24,11 +24,11 @@ def without_reference(**evidence) -> dict:
 def test_noise_is_told_apart_at_the_least_budget_and_not_far_below(hold_rounds) -> None:
     """The pilot's number against devices that send noise, or the gradient of their own records."""
     made = card(**without_reference(hold_rounds=hold_rounds))
-    comparison = Comparison.of(made, REFERENCE)
-    least, *later = least_budgets(made, comparison.records)
+    reference_of = CardReference.of(made, REFERENCE)
+    least, *later = least_budgets(made, reference_of.records)
     assert len(later) == (0 if hold_rounds is None else 1)
     assert all(each > least for each in later)  # gradients shrink
-    model, rule = made.build(), comparison.rule
+    model, rule = made.build(), made.evidence.rule(made.rounds)
     rng = np.random.default_rng(3)
 
     def verdicts(budget: float, *, honest: bool) -> list[str]:
@@ -36,14 +36,14 @@ def test_noise_is_told_apart_at_the_least_budget_and_not_far_below(hold_rounds) 
         parameters, shown = model.start(seed=made.start_seed), [rule.begin()] * 60
         own = rule.reference_records(records(SAMPLES, seed=11))
         for _ in range(made.evidence.block_rounds(made.rounds)):
-            reference = rule.reference(model, comparison.records, parameters, clip=made.clip)
+            reference = reference_of.gradient(parameters)
             gradient = own.at(model, parameters, clip=made.clip).mean if honest else 0.0
             shown = [
                 each.added(
                     rng.normal(0, scale, made.dimension) + gradient,
                     scale=scale,
                     reference=reference,
-                    first=comparison.first,
+                    first=reference_of.first,
                 )
                 for each in shown
             ]

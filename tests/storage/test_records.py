@@ -76,6 +76,7 @@ def test_a_task_comes_back_as_it_was(store: SqlStore) -> None:
         settled_tick=0,
         offer="ab",
         review_ends_ms=LARGEST,
+        reference_ends_ms=LARGEST,
         round=4,
         last_sequence=9,
         last_hash="cd",

@@ -207,6 +207,7 @@ class World:
         assert [getattr(self, name).state.value for name in STATES] == list(STATES)
         assert len({self.second_draft.id, self.draft.id, self.unjudged.id, self.expected.id}) == 4
         assert self.judged.state is State.COMPLETED
+        assert self.waiting.reference_ends_ms is not None
         assert self.enrolment != self.token_id
         assert len(self.sent) == 2
         return self
@@ -265,6 +266,12 @@ class World:
     def judged(self):
         """A task with evidence that has ended."""
         return self.trading.completed(self.owners, report=True, rounds=2, **EVIDENCE)
+
+    @cached_property
+    def waiting(self):
+        """A task whose first round waits for the buyer's reference gradient."""
+        spec = replace(EVIDENCE["evidence"], source="gradients")
+        return self.trading.in_training(self.owners, report=True, evidence=spec)
 
     @cached_property
     def unjudged(self):

@@ -92,6 +92,15 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/tasks/{task}/reference"): Entry(
         ITS_BUYER | READERS, "buyer", task("judged", "/reference")
     ),
+    ("GET", "/v1/tasks/{task}/rounds/{number}/model"): Entry(
+        ITS_BUYER | {"buyer who only reads"}, "buyer", task("waiting", "/rounds/0/model")
+    ),
+    ("PUT", "/v1/tasks/{task}/rounds/{number}/reference"): Entry(
+        ITS_BUYER,
+        "buyer",
+        task("waiting", "/rounds/0/reference"),
+        lambda world: bytes(32 + 16 * world.waiting.card.dimension),
+    ),
     ("GET", "/v1/tasks/{task}/evidence"): Entry(
         ITS_BUYER | ITS_OWNER | READERS, "buyer", task("judged", "/evidence")
     ),

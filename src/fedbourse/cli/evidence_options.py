@@ -46,6 +46,9 @@ class EvidenceOptions:
         The part of your records' gradient that an honest device's must reach, 0 to 1.
     hold_rounds
         For how many rounds pay is held at most; by default until the end.
+    evidence_source
+        records: the market has your records while the task runs. gradients: you keep them until the
+        end, and your machine sends their gradient for each round (task send-gradients).
     reveal_to_owners
         Let owners who trained see these records once the task has ended; auditors always may.
     """
@@ -56,6 +59,7 @@ class EvidenceOptions:
     beta: float = 0.01
     k0: float = 0.5
     hold_rounds: Whole | None = None
+    evidence_source: Literal["records", "gradients"] = "records"
     reveal_to_owners: Annotated[bool, Parameter(negative=())] = False
 
     def spec(self, content: bytes, records: Records) -> EvidenceSpec:
@@ -72,6 +76,7 @@ class EvidenceOptions:
             population=self.evidence_population,
             hold_rounds=None if hold is None else whole_number("hold_rounds", hold, at_least=1),
             reveal_to_owners=self.reveal_to_owners,
+            source=self.evidence_source,
         )
 
 

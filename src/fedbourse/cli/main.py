@@ -34,6 +34,7 @@ from fedbourse.cli.task import task_app
 from fedbourse.cli.task_card import card
 from fedbourse.cli.task_evidence import evidence as task_evidence
 from fedbourse.cli.task_evidence import reference
+from fedbourse.cli.task_gradients import send_gradients
 from fedbourse.cli.task_results import model, monitoring, report, watch
 from fedbourse.cli.task_what_if import what_if
 from fedbourse.cli.token import token_app
@@ -73,7 +74,17 @@ for command in (
     app.command(command)
 for deal in (advise, check, join, run, leave, ledger, device_verify):
     device_app.command(deal)
-for result in (card, reference, what_if, watch, report, task_evidence, monitoring, model):
+for result in (
+    card,
+    reference,
+    send_gradients,
+    what_if,
+    watch,
+    report,
+    task_evidence,
+    monitoring,
+    model,
+):
     task_app.command(result)
 for study in (accuracy, calibrate, aggregation, deviations, evidence, unknown_values):
     study_app.command(study)

@@ -64,16 +64,20 @@ def create(
     content = _reference(card, file, reference)
     with server.connect() as connection:
         task = connection.post("/v1/tasks", card.document)
-        if content:
+        stays = card.evidence is not None and card.evidence.source == "gradients"
+        if content and not stays:
             task = connection.put_bytes(f"/v1/tasks/{task['task']}/reference", content)
-    uploaded = " with its reference records" if content else ""
-    output.show(
-        task,
-        lambda task: (
-            f"task {task['task']} is a draft{uploaded}; fedbourse task open {task['task']}",
-            f"rules of pay: {incentive(card)}",
-        ),
-    )
+    uploaded = " with its reference records" if content and not stays else ""
+    lines = [
+        f"task {task['task']} is a draft{uploaded}; fedbourse task open {task['task']}",
+        f"rules of pay: {incentive(card)}",
+    ]
+    if stays:
+        lines.append(
+            "your reference records stay with you; run fedbourse task send-gradients "
+            f"{task['task']} FILE from before training until the end"
+        )
+    output.show(task, lambda _: lines)
 
 
 def _reference(card: TaskCard, file: Path, reference: Path | None) -> bytes:

@@ -38,6 +38,9 @@ def task_facts(task: Mapping[str, Any]) -> dict[str, object]:
         "round": f"{task['round']} of {task['rounds']}",
         "events": f"{task['events']}, the last with the hash {task['last_hash']}",
     }
+    if task["reference_ends_ms"]:
+        ends = moment(task["reference_ends_ms"])
+        facts["waits"] = f"for the buyer's reference gradient until {ends} UTC"
     if task["review_ends_ms"]:
         facts["review"] = review_words(task["review_ends_ms"])
     return facts

@@ -251,6 +251,11 @@ _DETAILS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "signed": lambda body: f"all have signed; {review_words(body['review_ends_ms'])}",
     "training": lambda body: f"{body['signed']} owners train, started by the {body['by']}",
+    "reference": lambda body: (
+        f"round {body['round']} opens; its reference gradient has the hash {body['reference']}"
+        if body["reference"]
+        else f"round {body['round']} opens without a reference gradient: its block cannot be judged"
+    ),
     "round": lambda body: (
         f"round {body['round']}, {body['updates']} updates"
         f"{', too few: the model stays' if body['void'] else ''}"

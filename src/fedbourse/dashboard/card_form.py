@@ -25,7 +25,7 @@ from fedbourse.tasks.card import (
     Deadlines,
     TaskCard,
 )
-from fedbourse.tasks.evidence import POPULATIONS, REFERENCE_RECORDS_MIN, EvidenceSpec
+from fedbourse.tasks.evidence import POPULATIONS, REFERENCE_RECORDS_MIN, SOURCES, EvidenceSpec
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", re.IGNORECASE)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -119,6 +119,7 @@ class NewTask(Supposed):
     k0: Annotated[float, Field(gt=0, le=1)] = 0.5
     hold_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     reveal_to_owners: Literal["no", "yes"] = "no"
+    source: Literal[tuple(SOURCES)] = "records"  # type: ignore[valid-type]
     interest_s: Span
     plans_s: Span
     tick_s: Span
@@ -155,6 +156,7 @@ CHOICES = {
         "model": MODELS,
         "accuracy": ACCURACY_MODELS,
         "population": POPULATIONS,
+        "source": SOURCES,
     }.items()
 } | {"compensation": list(_MECHANISMS.items())}
 """What the form offers where an item is chosen by name."""

@@ -207,8 +207,9 @@ def _evidence(view: View, task: Task) -> dict[str, Any]:
         updates = _pages(partial(view.kept_updates, task.id, closed.number), "updates")
         vectors = {each.owner: each.vector for each in updates}
         rounds[closed.number] = vars(view.kept_round(task.id, closed.number)) | {"updates": vectors}
-    findings = plain(view.evidence(task.id).findings)
-    return {"findings": findings, "rounds": rounds, "reference": view.reference(task.id)}
+    report = view.evidence(task.id)
+    reference = view.reference(task.id) if report.revealed else None
+    return {"findings": plain(report.findings), "rounds": rounds, "reference": reference}
 
 
 def _pages(read_page: Callable[..., Any], items: str) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbourse.errors import InvalidData
+from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.learning.partition import Federation
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedbourse.learning.models import Model
     from fedbourse.learning.records import Records
 
+_ROUNDING = 1e-9
 CLASSES_MAX = 100
 """Above so many classes, mixtures of them are not looked at: their sums would outgrow a model."""
 
@@ -49,6 +50,57 @@ class Reference:
     def without(self, direction: FloatArray) -> Reference:
         """Return both halves without their parts along a direction."""
         return Reference(without(self.first, direction), without(self.second, direction))
+
+    @property
+    def numbers(self) -> FloatArray:
+        """All of it in one row: both halves, the classes' means, and their shares."""
+        parts = [self.first, self.second]
+        if self.by_class is not None and self.shares is not None:
+            parts += [self.by_class.ravel(), self.shares]
+        return np.concatenate(parts)
+
+    @property
+    def content(self) -> bytes:
+        """Its numbers as little-endian doubles."""
+        return self.numbers.astype("<f8").tobytes()
+
+    @classmethod
+    def of(cls, content: bytes, *, dimension: int, clip: float, classes: int | None) -> Reference:
+        """Read what ``content`` wrote, or say why no records can have these gradients.
+
+        ``classes`` is how many there may be where mixtures of them are compared.
+        """
+        most = reference_bytes_max(dimension, classes)
+        count, rest = divmod(len(content) - 16 * dimension, 8 * (dimension + 1))
+        if not (len(content) == most if classes is None else not rest and 1 <= count <= classes):
+            shape = "2 gradients"
+            if classes is not None:
+                shape += f", and one with its share for each class that is there, {classes} at most"
+            raise InvalidInput(
+                f"the numbers of a reference gradient are {shape}, of {dimension} doubles each, "
+                f"{most} bytes{'' if classes is None else ' at most'}; found {len(content)}"
+            )
+        numbers = np.frombuffer(content, dtype="<f8").astype(np.float64, copy=False)
+        rows = 2 if classes is None else 2 + count
+        means, shares = numbers[: rows * dimension].reshape(rows, dimension), numbers[-count:]
+        if not np.isfinite(numbers).all():
+            raise InvalidInput(
+                "a reference gradient holds finite numbers only; found one that is not"
+            )
+        with np.errstate(over="ignore"):  # a norm that overflows is too large
+            norm = float(np.linalg.norm(means, axis=1).max())
+        if norm > clip * (1 + _ROUNDING):
+            raise InvalidInput(
+                f"a mean of clipped gradients has a norm of at most {clip:g}; found {norm:.6g}"
+            )
+        if classes is None:
+            return cls(means[0], means[1])
+        if shares.min() <= 0 or abs(float(shares.sum()) - 1) > _ROUNDING:
+            raise InvalidInput(
+                f"shares of classes are above 0 and sum to 1; found {shares.min():.6g} as the "
+                f"smallest, and {shares.sum():.6g} as their sum"
+            )
+        return cls(means[0], means[1], means[2:], shares)
 
     @cached_property
     def class_products(self) -> FloatArray:
@@ -91,6 +143,15 @@ class ReferenceRecords:
         sizes = self.classes.sizes
         means = model.clipped_means(parameters, self.classes, clip=clip)
         return Reference(first, second, means, sizes / sizes.sum())
+
+
+def reference_bytes_max(dimension: int, classes: int | None) -> int:
+    """Return how many bytes ``Reference.content`` has at most.
+
+    >>> reference_bytes_max(5, None), reference_bytes_max(5, 2)
+    (80, 176)
+    """
+    return 16 * dimension + 8 * (dimension + 1) * (classes or 0)
 
 
 def _classes(records: Records) -> Federation:

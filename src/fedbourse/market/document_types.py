@@ -48,6 +48,8 @@ class TaskDocument:
     """The tick whose replies are the plans."""
     review_ends_ms: int | None
     """When training starts, once everybody has signed: until then the buyer may cancel."""
+    reference_ends_ms: int | None
+    """Until when the next round waits for the buyer's reference gradient."""
     offer: str | None
     """The hash of the last offer, which plans refer to."""
     round: int

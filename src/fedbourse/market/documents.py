@@ -61,6 +61,7 @@ def task_document(task: Task) -> TaskDocument:
         total_budget=task.total_budget,
         settled_tick=task.settled_tick,
         review_ends_ms=task.review_ends_ms,
+        reference_ends_ms=task.reference_ends_ms,
         offer=task.offer or None,
         round=task.round,
         rounds=task.card.rounds,
@@ -252,7 +253,7 @@ class TaskView:
     def round_request(self, task: str, *, after: int) -> Round | None:
         """Return the open round to an owner who signed; None where it is not after this one.
 
-        None as well where the owner is asked no more.
+        None as well where the owner is asked no more, or the round waits to open.
         """
         owner, stored = self._owner, self.task(task)
         allocation = self._tx.allocation(stored.id, owner)
@@ -260,7 +261,8 @@ class TaskView:
             raise NotFound(f"{owner} signed no terms of task {stored.id}")
         if stored.state is not State.TRAINING:
             raise Conflict(f"a round needs a task in training; it is {stored.state.value}")
-        if allocation.state == "dismissed" or stored.round <= after:
+        waits = stored.reference_ends_ms is not None
+        if waits or allocation.state == "dismissed" or stored.round <= after:
             return None
         return self._tx.round(stored.id, stored.round)
 

@@ -1,10 +1,12 @@
 """Evidence in a market: what updates show beside the buyer's reference records, and what follows.
 
 Pay is held for a block of rounds. When a round closes, each update is compared with the gradient
-of the reference records at the same model. A device whose sums fall to the bound is dismissed: it
-is asked no more, and its updates weigh nothing from that round on. When the block ends, evidence
-*stands* or is void (``learning.evidence``): if it stands, the held pay of who was dismissed is
-lost to the market's fund; if not, nobody was dismissed. All other held pay is released.
+of the reference records at the same model: the market computes it from the records, or the buyer
+sent it before the round opened (``commands.reference_gradients``). A device whose sums fall to the
+bound is dismissed: it is asked no more, and its updates weigh nothing from that round on. When the
+block ends, evidence *stands* or is void (``learning.evidence``): if it stands, the held pay of who
+was dismissed is lost to the market's fund; if not, nobody was dismissed. All other held pay is
+released.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from fedbourse.market import merkle
 from fedbourse.market.records import DeviceEvidence
 from fedbourse.market.service import escrow, present
 from fedbourse.privacy.noise import scale_bound
-from fedbourse.tasks.evidence import reference_records
+from fedbourse.tasks.evidence import reference_gradient, reference_records
 from fedbourse.units import MicroCredits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from fedbourse.game.columns import FloatArray
-    from fedbourse.learning.evidence import EvidenceRule, Reference
+    from fedbourse.learning.evidence import EvidenceRule, Reference, ReferenceRecords
     from fedbourse.learning.models import Model
     from fedbourse.learning.records import Records
     from fedbourse.market.ports import Transaction
-    from fedbourse.market.records import Allocation, Task
+    from fedbourse.market.records import Allocation, AllocationState, Task
     from fedbourse.market.service import Market
     from fedbourse.tasks.card import TaskCard
     from fedbourse.tasks.evidence import EvidenceSpec
@@ -48,34 +50,70 @@ def spec_of(card: TaskCard) -> EvidenceSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
-    """A task's reference records, and the rule by which updates are compared with them."""
+class Directions:
+    """What the updates of one round are compared with."""
+
+    reference: Reference
+    """The gradient of the reference records at the round's model."""
+    first: FloatArray
+    """That of the first round for which there is one, which base rates make nearly public."""
+
+    @classmethod
+    def stored(cls, tx: Transaction, task: Task) -> Directions:
+        """Return those of the open round; there are some unless evidence of its block is void."""
+        card, spec = task.card, spec_of(task.card)
+        if spec.source == "records":
+            return CardReference.of(card, tx.reference(task.id)).directions(_model(tx, task))
+        now = present(tx.reference_gradient(task.id, task.round))
+        first = present(tx.first_reference_gradient(task.id))
+        reference = reference_gradient(now, card, spec)
+        return cls(reference, reference_gradient(first, card, spec).mean)
+
+
+@dataclass(frozen=True, eq=False)
+class CardReference:
+    """The reference records that a card commits to, and their gradients."""
 
     card: TaskCard
     records: Records
 
     @classmethod
-    def of(cls, card: TaskCard, content: bytes) -> Comparison:
+    def of(cls, card: TaskCard, content: bytes) -> CardReference:
         """Read the reference file that a card commits to."""
         return cls(card, reference_records(content, card, spec_of(card)))
 
     @cached_property
-    def rule(self) -> EvidenceRule:
-        """The rule for one block of rounds."""
-        return spec_of(self.card).rule(self.card.rounds)
-
-    @cached_property
     def first(self) -> FloatArray:
-        """The reference's gradient at the first model, which base rates make nearly public."""
-        start = self._model.start(seed=self.card.start_seed)
-        return self._reference(start).mean
+        """The gradient at the first model."""
+        return self.gradient(self._model.start(seed=self.card.start_seed)).mean
 
     @cached_property
     def _model(self) -> Model:
         return self.card.build()
 
-    def _reference(self, parameters: FloatArray) -> Reference:
-        return self.rule.reference(self._model, self.records, parameters, clip=self.card.clip)
+    @cached_property
+    def _arranged(self) -> ReferenceRecords:
+        return spec_of(self.card).rule(self.card.rounds).reference_records(self.records)
+
+    def gradient(self, parameters: FloatArray) -> Reference:
+        """Return the gradient at a model."""
+        return self._arranged.at(self._model, parameters, clip=self.card.clip)
+
+    def directions(self, parameters: FloatArray) -> Directions:
+        """Return what updates are compared with in a round with this model."""
+        return Directions(self.gradient(parameters), self.first)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """How a card's updates are compared with directions."""
+
+    card: TaskCard
+
+    @cached_property
+    def rule(self) -> EvidenceRule:
+        """The rule for one block of rounds."""
+        return spec_of(self.card).rule(self.card.rounds)
 
     def scale(self, budget: float) -> float:
         """Return a scale that the noise of a device with this budget does not exceed."""
@@ -84,7 +122,7 @@ class Comparison:
     def added(
         self,
         before: Mapping[str, Evidence],
-        parameters: FloatArray,
+        directions: Directions,
         updates: RoundUpdates,
         last: RoundUpdates,
         scales: Mapping[str, float],
@@ -93,7 +131,6 @@ class Comparison:
 
         ``last`` are those of the updates of the round before that moved the model.
         """
-        reference = self._reference(parameters)
         for owner, vector, others in self._beside_others(updates, last, scales):
             evidence = before.get(owner) or self.rule.begin()
             yield (
@@ -101,8 +138,8 @@ class Comparison:
                 evidence.added(
                     vector,
                     scale=scales[owner],
-                    reference=reference,
-                    first=self.first,
+                    reference=directions.reference,
+                    first=directions.first,
                     others=others,
                 ),
             )
@@ -168,21 +205,21 @@ class Judgement:
         }
 
 
-def judge_round(tx: Transaction, task: Task, parameters: FloatArray) -> Judgement:
+def judge_round(tx: Transaction, task: Task) -> Judgement:
     """Compare the open round's updates with the reference, and dismiss whose sums fell."""
     card, spec = task.card, spec_of(task.card)
     block = spec.block_of(task.round, rounds=card.rounds)
     stored = {each.owner: each for each in tx.device_evidence(task.id, block)}
     if task.void_block == block:
         return Judgement(block, frozenset(), 0, void=True, root=root_of(stored.values()))
-    comparison = Comparison.of(card, tx.reference(task.id))
+    comparison, directions = Comparison(card), Directions.stored(tx, task)
     trained = {each.owner: each for each in tx.allocations(task.id) if each.trained}
     scales = {name: comparison.scale(present(each.budget)) for name, each in trained.items()}
     before = {name: evidence_in(each) for name, each in stored.items()}
     updates = _updates(tx, task, task.round)
     last = _updates(tx, task, task.round - 1, without=_weightless(tx, task, task.round - 1))
     fallen = set()
-    for owner, evidence in comparison.added(before, parameters, updates, last, scales):
+    for owner, evidence in comparison.added(before, directions, updates, last, scales):
         falls = comparison.rule.verdict(evidence) == "dismissed"
         fallen |= {owner} if falls else set()
         stored[owner] = DeviceEvidence(
@@ -192,16 +229,7 @@ def judge_round(tx: Transaction, task: Task, parameters: FloatArray) -> Judgemen
     gone = {name for name, each in stored.items() if each.dismissed_round is not None}
     here = [each for each in trained.values() if each.state == "signed" or each.owner in gone]
     void = 2 * len(gone) > len(here)
-    for allocation in here:
-        state = "dismissed" if allocation.owner in gone and not void else "signed"
-        if state != allocation.state:
-            tx.judge_allocation(
-                task.id,
-                allocation.owner,
-                "dismissed" if state == "dismissed" else "signed",
-                earned=allocation.earned,
-                held=allocation.held,
-            )
+    _ask(tx, here, but=set() if void else gone)
     return Judgement(
         block,
         frozenset() if void else frozenset(fallen),
@@ -209,6 +237,26 @@ def judge_round(tx: Transaction, task: Task, parameters: FloatArray) -> Judgemen
         void=void,
         root=root_of(stored.values()),
     )
+
+
+def _ask(tx: Transaction, allocations: Iterable[Allocation], *, but: Collection[str]) -> None:
+    """Ask these owners in the next round, but some, who are dismissed."""
+    for each in allocations:
+        state: AllocationState = "dismissed" if each.owner in but else "signed"
+        if state != each.state:
+            tx.judge_allocation(each.task, each.owner, state, earned=each.earned, held=each.held)
+
+
+def without_reference(tx: Transaction, task: Task) -> Task:
+    """Return the task as it goes on without the next round's reference: its block is void.
+
+    Whoever was dismissed in it is asked again.
+    """
+    block = spec_of(task.card).block_of(task.round, rounds=task.card.rounds)
+    stored = tx.device_evidence(task.id, block)
+    fallen = {each.owner for each in stored if each.dismissed_round is not None}
+    _ask(tx, [each for each in tx.allocations(task.id) if each.owner in fallen], but=())
+    return replace(task, void_block=block)
 
 
 def end_block(market: Market, tx: Transaction, task: Task) -> dict[str, Any]:
@@ -281,6 +329,11 @@ def leaf_of(stored: DeviceEvidence) -> str:
             "dismissed_round": stored.dismissed_round,
         }
     )
+
+
+def _model(tx: Transaction, task: Task) -> FloatArray:
+    parameters: FloatArray = np.frombuffer(tx.round(task.id, task.round).model, dtype="<f8")
+    return parameters
 
 
 def _weightless(tx: Transaction, task: Task, round: int) -> set[str]:

@@ -40,8 +40,8 @@ class EvidenceOutlook:
     task: str
     least_budget: float | None
     """The budget in rho, to three digits, below which a device cannot be judged by itself: by a
-    pilot on the reference records, in the first block. Null where no budget can, or where the pilot
-    is too much work for the market."""
+    pilot on the reference records, in the first block. Null where no budget can, where the market
+    does not have the records, or where the pilot is too much work for it."""
     min_budget: float
     """The smallest budget that the card buys."""
     unjudged_share: float | None
@@ -80,7 +80,7 @@ def evidence_outlook(tx: Transaction, caller: Caller, task_id: str) -> EvidenceO
 
 
 def _least(tx: Transaction, task: Task) -> list[float] | None:
-    if pilot_work(task.card) > WORK_MAX:
+    if spec_of(task.card).source == "gradients" or pilot_work(task.card) > WORK_MAX:
         return None
     content = tx.reference(task.id)
     return least_budgets(task.card, reference_records(content, task.card, spec_of(task.card)))
@@ -108,6 +108,11 @@ def unjudged_share(least: Sequence[float], allocations: Sequence[Allocation]) ->
 
 
 def _summary(task: Task, least: float | None, share: float | None, *, is_computed: bool) -> str:
+    if spec_of(task.card).source == "gradients":
+        return (
+            "The buyer keeps its reference records, so that the market has nothing to tell from; "
+            "fedbourse task card --evidence prints below which budget a device cannot be judged."
+        )
     if not is_computed:
         return (
             "A pilot on the reference records is too much work for the market; fedbourse task card "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedbourse.market.records import Allocation, DeviceEvidence, Round, Task
 
 Finding = Literal["shown", "undecided", "dismissed"]
+_UNREVEALED = "The buyer has not revealed its reference records, so that nobody can recompute this."
 _PAGE_BYTES = 4 * 2**20
 """Roughly what a page of findings or updates holds at most, unless one alone is longer."""
 
@@ -74,6 +75,8 @@ class EvidenceReport:
     dismissed: int
     forfeited_micro: int
     """The held pay that went to the market's fund."""
+    revealed: bool
+    """Whether the market has the reference records, from which auditors recompute all of this."""
     findings: Sequence[DeviceFinding]
     """By block and owner: all to auditors and the operator, an owner's own, none to the buyer."""
     next: str | None
@@ -89,6 +92,9 @@ class KeptRound:
     """The hash of the round request, which updates refer to."""
     model: str
     """Little-endian doubles, in base64."""
+    reference: str | None
+    """The reference gradient that the buyer sent before the round opened, in base64; null where it
+    sent none, or the market has the records."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +136,18 @@ def evidence_report(
     blocks = _blocks(tx, task)
     own = [each for each in stored if sees_all or each.owner == caller.party]
     findings, following = _findings(rule, own, after=after, limit=limit)
+    summary = _summary(trained, blocks, gone=len(gone), lost=lost)
+    revealed = tx.has_reference(task.id)
     return EvidenceReport(
         task=task.id,
-        summary=_summary(trained, blocks, gone=len(gone), lost=lost),
+        summary=summary if revealed or not trained else f"{summary} {_UNREVEALED}",
         blocks=blocks,
         devices=len(trained),
         shown=verdicts.count("shown"),
         undecided=len(verdicts) - verdicts.count("shown"),
         dismissed=len(gone),
         forfeited_micro=lost,
+        revealed=revealed,
         findings=findings,
         next=following,
     )
@@ -147,10 +156,12 @@ def evidence_report(
 def kept_round(tx: Transaction, caller: Caller, task_id: str, number: int) -> KeptRound:
     """Return a closed round's model to auditors and the operator, after the end."""
     round = _closed_round(tx, caller, task_id, number)
+    gradient = tx.reference_gradient(round.task, number)
     return KeptRound(
         round=number,
         request=round.request_hash,
         model=base64.b64encode(round.model).decode(),
+        reference=None if gradient is None else base64.b64encode(gradient).decode(),
     )
 
 
@@ -184,6 +195,8 @@ def reference_of(tx: Transaction, caller: Caller, task_id: str) -> bytes:
         own = tx.allocation(task.id, caller.party)
         if own is None or not own.trained or not spec_of(task.card).reveal_to_owners:
             raise NotAllowed("the card shows the reference records to auditors only")
+    if not tx.has_reference(task.id):
+        raise NotFound(f"the buyer of task {task.id} has not revealed its reference records")
     return tx.reference(task.id)
 
 

@@ -26,6 +26,7 @@ class Command(StrEnum):
     DECIDE = "decide"
     RESTART = "restart"
     TRAIN = "train"
+    OPEN_ROUND = "open-round"
     UPDATE = "update"
     CLOSE_ROUND = "close-round"
     COMPLETE = "complete"
@@ -58,6 +59,7 @@ LIFE: dict[tuple[State, Command], Rule] = {
     (State.SETTLED, Command.RESTART): Rule(("market",), State.ANNOUNCED),
     (State.SETTLED, Command.TRAIN): Rule(_STARTER, State.TRAINING),
     (State.SETTLED, Command.CANCEL): Rule(_STOPPER, State.CANCELLED),
+    (State.TRAINING, Command.OPEN_ROUND): Rule(_STARTER, State.TRAINING),
     (State.TRAINING, Command.UPDATE): Rule(("owner",), State.TRAINING),
     (State.TRAINING, Command.CLOSE_ROUND): Rule(("market",), State.TRAINING),
     (State.TRAINING, Command.COMPLETE): Rule(("market",), State.COMPLETED),

@@ -255,6 +255,9 @@ class Rounds(Protocol):
     def add_round(self, round: Round) -> None:
         """Store a new round."""
 
+    def open_round(self, round: Round) -> None:
+        """Store the request of a round that waited to open, or raise ``NotFound``."""
+
     def round(self, task: str, number: int) -> Round:
         """Return a round, or raise ``NotFound``."""
 
@@ -262,7 +265,7 @@ class Rounds(Protocol):
         """Store another signature of a round request, or raise ``NotFound``."""
 
     def has_round(self, task: str, number: int) -> bool:
-        """Say whether a round was ever opened."""
+        """Say whether there is such a round, open, closed or waiting to open."""
 
     def request_hash(self, task: str, number: int) -> str:
         """Return the hash of a round request, or raise ``NotFound``."""
@@ -341,6 +344,15 @@ class EvidenceRecords(Protocol):
 
     def reference(self, task: str) -> bytes:
         """Return a task's reference file, or raise ``NotFound``."""
+
+    def add_reference_gradient(self, task: str, round: int, content: bytes) -> None:
+        """Store a round's reference gradient; a second one raises ``Conflict``."""
+
+    def reference_gradient(self, task: str, round: int) -> bytes | None:
+        """Return a round's reference gradient; None where none was sent."""
+
+    def first_reference_gradient(self, task: str) -> bytes | None:
+        """Return that of the first round for which one was sent."""
 
     def device_evidence(self, task: str, block: int | None = None) -> list[DeviceEvidence]:
         """Return what devices have shown in one block of rounds, or in all, by block and owner."""

@@ -60,8 +60,10 @@ class Task:
     """The hash of the last offer, which replies refer to."""
     review_ends_ms: int | None = None
     """When training starts, once everybody has signed: until then the buyer may look and cancel."""
+    reference_ends_ms: int | None = None
+    """Until when the next round waits for the buyer's reference gradient; None where none does."""
     round: int = 0
-    """The open round while training, counting from 0."""
+    """The open round while training, or the one that waits to open, counting from 0."""
     void_block: int | None = None
     """The last block of rounds whose evidence was void before it ended."""
     last_sequence: int = -1
@@ -170,15 +172,17 @@ class Round:
     request_hash: str
     """The hash of the round request, which updates refer to."""
     previous: str
-    """The hash of the message before: the request before, or the event that began training."""
+    """The hash of the message before: the request before, the event that began training, or
+    the event that opened the round."""
     opened_ms: int
     deadline_ms: int
+    """Of updates; before the round opens, of the buyer's reference gradient."""
     closed_ms: int | None = None
     updates: int = 0
     """How many came in time; known once the round is closed."""
     signature: str = ""
-    """The market's, of the round request, made once when the round opened; the last model, which
-    nothing is asked about, has none."""
+    """The market's, of the round request, made once when the round opened; a round that waits to
+    open, and the last model, which nothing is asked about, have none."""
 
 
 @dataclass(frozen=True)

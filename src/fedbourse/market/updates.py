@@ -66,6 +66,8 @@ def accept_update(
         if round < task.round:
             refused("late")
         raise Conflict(f"round {task.round} is open; the update is for round {round}")
+    if task.reference_ends_ms is not None:
+        raise Conflict(f"round {round} is not open yet: the buyer's reference gradient is to come")
     allocation = tx.allocation(task.id, caller.party, lock="change")
     if allocation is not None and allocation.state == "dismissed":
         raise NotAllowed(f"task {task.id} asks {caller.party} for no more updates")

@@ -136,7 +136,9 @@ class View(TaskView):
         return preview(self._tx, self.authenticated, self.task(task), command)
 
     def newest_model(self, task: str) -> Round:
-        """Return the model that the open round asks about, or the last one, to the task's buyer.
+        """Return the model of the round that is open or waits to open, or the last one.
+
+        It is for the task's buyer.
 
         It was made of nothing but updates that carry their owners' noise: it costs nobody privacy.
         """
@@ -284,7 +286,7 @@ class View(TaskView):
         return [] if own is None else [own]
 
     def has_round(self, task: str, number: int) -> bool:
-        """Say whether a round of a task was ever opened."""
+        """Say whether a task has such a round, open, closed or waiting to open."""
         return self._tx.has_round(self.task(task).id, number)
 
     def counts(self, task: str) -> tuple[int, int]:

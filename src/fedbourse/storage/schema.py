@@ -52,7 +52,7 @@ tasks = table(
     *numbers("first_tick", "asked"),
     *optional_numbers("settled_tick"),
     *texts("offer"),
-    *optional_numbers("review_ends_ms"),
+    *optional_numbers("review_ends_ms", "reference_ends_ms"),
     *numbers("round"),
     *optional_numbers("void_block"),
     *numbers("last_sequence"),
@@ -221,6 +221,17 @@ references = table(
     "evidence_references",
     Column("task", Name, ForeignKey("tasks.id"), primary_key=True),
     Column("content", LargeBinary, nullable=False),
+)
+
+# Of rounds for which the buyer sent one: what updates are compared with, never changed.
+reference_gradients = table(
+    "reference_gradients",
+    *names("task"),
+    *numbers("round"),
+    Column("content", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("task", "round"),
+    ForeignKeyConstraint(["task", "round"], ["rounds.task", "rounds.number"]),
+    rowid=True,
 )
 
 device_evidence = table(

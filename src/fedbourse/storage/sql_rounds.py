@@ -26,7 +26,14 @@ from fedbourse.market.records import (
     Round,
     Update,
 )
-from fedbourse.storage.schema import device_evidence, references, refusals, rounds, updates
+from fedbourse.storage.schema import (
+    device_evidence,
+    reference_gradients,
+    references,
+    refusals,
+    rounds,
+    updates,
+)
 from fedbourse.storage.schema import device_statistics as sums
 from fedbourse.storage.transaction import BaseTransaction, few
 
@@ -55,6 +62,11 @@ class SqlRounds(BaseTransaction):
     def add_round(self, round: Round) -> None:
         if not self._add(rounds, vars(round)):
             raise Conflict(f"task {round.task} has a round {round.number} already")
+
+    def open_round(self, round: Round) -> None:
+        opened = update(rounds).where(_round(round.task, round.number)).values(**vars(round))
+        if not self._changed(opened):
+            raise _no_round(round.task, round.number)
 
     def round(self, task: str, number: int) -> Round:
         row = self._run(_ROUND, {"task": task, "number": number}).first()
@@ -168,6 +180,24 @@ class SqlRounds(BaseTransaction):
         if row is None:
             raise NotFound(f"task {task!r:.60} has no reference records")
         return bytes(row[0])
+
+    def add_reference_gradient(self, task: str, round: int, content: bytes) -> None:
+        gradient = {"task": task, "round": round, "content": content}
+        if not self._add(reference_gradients, gradient):
+            raise Conflict(f"round {round} of task {task} has a reference gradient already")
+
+    def reference_gradient(self, task: str, round: int) -> bytes | None:
+        return self._gradient(
+            reference_gradients.c.task == task, reference_gradients.c.round == round
+        )
+
+    def first_reference_gradient(self, task: str) -> bytes | None:
+        return self._gradient(reference_gradients.c.task == task)
+
+    def _gradient(self, *conditions: ColumnElement[bool]) -> bytes | None:
+        query = select(reference_gradients.c.content).where(*conditions)
+        row = self._run(query.order_by(reference_gradients.c.round).limit(1)).first()
+        return None if row is None else bytes(row[0])
 
     def device_evidence(self, task: str, block: int | None = None) -> list[DeviceEvidence]:
         query = select(device_evidence).where(device_evidence.c.task == task)

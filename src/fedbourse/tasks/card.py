@@ -12,8 +12,9 @@ from fedbourse.game import Accuracy, Quantiles, Uniform
 from fedbourse.game.mechanisms import is_clock, market_mechanism
 from fedbourse.learning.aggregation import AGGREGATIONS
 from fedbourse.learning.query import query_named
+from fedbourse.learning.reference_gradients import CLASSES_MAX
 from fedbourse.registry import Choice, Registry
-from fedbourse.tasks.evidence import EvidenceSpec
+from fedbourse.tasks.evidence import EvidenceSpec, check_gradient_size
 from fedbourse.tasks.spec import TrainingSpec, document_items
 from fedbourse.units import REWARD_MAX, REWARD_MIN, number, whole_number
 
@@ -219,6 +220,8 @@ class TaskCard(TrainingSpec):
                 f"a {self.model} of {self.features} features and {self.classes} classes has "
                 f"dimension {self.build().dimension}; the card says {self.dimension}"
             )
+        if self.evidence is not None:
+            check_gradient_size(self, self.evidence)
         whole_number("min_participants", self.min_participants, at_least=2)
         # So that no scale of noise overflows.
         number("max_rho", self.max_rho, at_least=1e-100, at_most=1e100)
@@ -258,6 +261,11 @@ class TaskCard(TrainingSpec):
         if self.evidence.population == "any-class-mixture" and not self.classes:
             raise InvalidInput(
                 "evidence for any-class-mixture needs classes; the labels of this card are numbers"
+            )
+        if self.evidence.population == "any-class-mixture" and self.classes > CLASSES_MAX:
+            raise InvalidInput(
+                f"evidence for any-class-mixture compares {CLASSES_MAX} classes at most; found "
+                f"{self.classes}"
             )
 
     def _check_lots(self) -> None:

@@ -1,26 +1,30 @@
 """A card's evidence: whether and how updates are compared with the buyer's own records.
 
 The card commits to reference records by a salted hash. Each round the market compares updates with
-the gradient of those records at the same model (``learning.evidence``). Pay is held meanwhile: a
+the gradient of those records at the same model (``learning.evidence``). It has the records, or only
+their gradient of each round, which the buyer sends before the round opens. Pay is held meanwhile: a
 device whose updates do not agree is asked no more, and its held pay goes to the market's fund.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedbourse.errors import InvalidData, InvalidInput
 from fedbourse.learning.evidence import EvidenceRule, Population
 from fedbourse.learning.records import Records
+from fedbourse.learning.reference_gradients import Reference, reference_bytes_max
 from fedbourse.registry import Choice, Registry
 from fedbourse.units import number, whole_number
 
 if TYPE_CHECKING:
+    from fedbourse.tasks.card import TaskCard
     from fedbourse.tasks.spec import TrainingSpec
 
 POPULATIONS: Registry[None] = Registry(
@@ -35,6 +39,22 @@ POPULATIONS: Registry[None] = Registry(
         "any-class-mixture",
         "owners of any mixture of the classes",
         "honest owners of few classes stay, and shuffled labels may pass",
+        None,
+    ),
+)
+EvidenceSource = Literal["records", "gradients"]
+SOURCES: Registry[None] = Registry(
+    "source",
+    Choice(
+        "records",
+        "the market has the records, and computes their gradients",
+        "nothing to do while the task runs; the market's operator has the records",
+        None,
+    ),
+    Choice(
+        "gradients",
+        "the buyer keeps the records until the end, and sends their gradient for each round",
+        "the buyer's machine takes part in training; a round that it misses voids evidence",
         None,
     ),
 )
@@ -65,6 +85,8 @@ class EvidenceSpec:
     Null for all rounds: pay is held until the end."""
     reveal_to_owners: bool = False
     """Whether owners may see the reference records after the end; auditors always may."""
+    source: EvidenceSource = "records"
+    """What the market compares updates with: records that it has, or gradients that it is sent."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.reference, str) or not _is_sha256(self.reference):
@@ -74,6 +96,7 @@ class EvidenceSpec:
             )
         whole_number("records", self.records, at_least=REFERENCE_RECORDS_MIN)
         POPULATIONS.choose(self.population)
+        SOURCES.choose(self.source)
         if self.hold_rounds is not None:
             whole_number("hold_rounds", self.hold_rounds, at_least=1)
         if not isinstance(self.reveal_to_owners, bool):
@@ -147,6 +170,38 @@ def reference_records(body: bytes, spec: TrainingSpec, evidence: EvidenceSpec) -
         )
     table = np.frombuffer(body, dtype="<f8", offset=SALT_BYTES).reshape(evidence.records, -1)
     return Records(table[:, :-1], table[:, -1], spec.classes)
+
+
+def check_gradient_size(card: TaskCard, evidence: EvidenceSpec) -> None:
+    """Refuse a card whose reference gradients are larger than a market takes."""
+    size = SALT_BYTES + reference_bytes_max(card.dimension, _mixed_classes(card, evidence))
+    if evidence.source == "gradients" and size > REFERENCE_BYTES_MAX:
+        raise InvalidInput(
+            f"a reference gradient of this card may have {size} bytes, and a market takes at most "
+            f"{REFERENCE_BYTES_MAX}; use source records, or a smaller model"
+        )
+
+
+def gradient_file(gradient: Reference, *, reference: bytes, round: int) -> bytes:
+    """Return what a buyer sends for a round: a salt, then the numbers.
+
+    The log has its hash, from which somebody who knows most of the records could find the rest if
+    there were no salt. The salt follows from that of the reference file, so that the same gradient
+    is sent as the same bytes again.
+    """
+    salt = hmac.digest(reference[:SALT_BYTES], f"round {round}".encode(), "sha256")
+    return salt + gradient.content
+
+
+def reference_gradient(content: bytes, card: TaskCard, evidence: EvidenceSpec) -> Reference:
+    """Read a round's reference gradient; refuse one that no records can have."""
+    classes = _mixed_classes(card, evidence)
+    numbers = content[SALT_BYTES:]
+    return Reference.of(numbers, dimension=card.dimension, clip=card.clip, classes=classes)
+
+
+def _mixed_classes(card: TaskCard, evidence: EvidenceSpec) -> int | None:
+    return card.classes if evidence.population == "any-class-mixture" else None
 
 
 def _is_sha256(text: str) -> bool:

@@ -79,6 +79,11 @@ def held_pay(card: TaskCard) -> HeldPay | None:
         f"for it goes to the market's fund; {covered} ever loses it with a probability of at most "
         f"{spec.beta:.2g}, while {_NOT_COVERED[spec.population]}"
     )
+    if spec.source == "gradients":
+        sentence += (
+            "; the buyer keeps its records until the task has ended, so that only then can anybody "
+            "verify that updates were compared with them, and what was lost stays lost"
+        )
     return HeldPay(
         rounds=rounds,
         blocks=-(-card.rounds // rounds),

@@ -292,9 +292,9 @@ class Trading:
                         | {"updates": _kept_updates(view, task_id, number)}
                         for number in closed
                     ]
-                    findings = view.evidence(task_id).findings
-                    records["evidence"] = {"findings": findings, "rounds": kept}
-                    reference = view.reference(task_id)
+                    report = view.evidence(task_id)
+                    records["evidence"] = {"findings": report.findings, "rounds": kept}
+                    reference = view.reference(task_id) if report.revealed else None
         records = json.loads(canonical(records))
         if "updates" in records:
             records["updates"] = dict(enumerate(records["updates"]))

@@ -19,7 +19,6 @@ from fedbourse.market.records import (
     Interest,
     RefusedFor,
     Round,
-    State,
     TaskVersion,
     TickReply,
 )
@@ -123,14 +122,14 @@ async def fetch_round_request(
     wait: Wait = 0.0,
 ) -> Response:
     """Return the request of the open round, with its model, to an owner who signed."""
-    last = after
+    events = 0
 
     def is_new(version: TaskVersion) -> bool:
-        return version.round > last or version.state is not State.TRAINING
+        return version.events > events  # each round opens with an event
 
     def read(view: View) -> Response | None:
-        nonlocal last  # a device that is asked no more waits for the next round, and the next
-        round, last = view.round_request(task, after=after), max(after, view.task(task).round)
+        nonlocal events  # a device that is asked no more waits for the next round, and the next
+        round, events = view.round_request(task, after=after), view.task(task).last_sequence + 1
         now_ms = context.service.market.now_ms()
         return None if round is None else _round_response(round, now_ms)
 

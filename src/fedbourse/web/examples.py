@@ -128,6 +128,8 @@ EXAMPLES: dict[str, Any] = {
     "EvidenceOutlook.summary": "About 30% of the pay goes to owners who sell less than that.",
     "KeptRound.request": HASH,
     "KeptRound.model": "AAAAAAAA8D8=",
+    "KeptRound.reference": None,
+    "revealed": True,
     "KeptUpdatePage.updates": [{"owner": "owner:ann", "vector": "AAAAAAAA8D8="}],
     "vector": "AAAAAAAA8D8=",
     # Accounts and tokens

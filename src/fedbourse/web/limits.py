@@ -21,7 +21,7 @@ from fedbourse.web.problems import problem
 from fedbourse.web.settings import Settings
 
 _UPDATE = re.compile(r"/v1/tasks/[^/]+/rounds/[^/]+/update")
-_REFERENCE = re.compile(r"/v1/tasks/[^/]+/reference")
+_REFERENCE = re.compile(r"/v1/tasks/[^/]+/(rounds/[^/]+/)?reference")
 _WITH_BODY = ("POST", "PUT")
 _KEYS_MAX = 10_000
 _HEADERS = {

@@ -8,15 +8,17 @@ from functools import partial
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from fedbourse.errors import Conflict
 from fedbourse.market import documents, what_if
 from fedbourse.market.commands import buyer as buyer_commands
 from fedbourse.market.commands import training as training_commands
+from fedbourse.market.commands.reference_gradients import put_reference_gradient as put_gradient
 from fedbourse.market.document_types import TaskDocument, TaskReport
 from fedbourse.market.evidence_outlook import EvidenceOutlook
 from fedbourse.market.evidence_report import EvidenceReport
 from fedbourse.market.parties import Caller
 from fedbourse.market.ports import Transaction
-from fedbourse.market.records import Task
+from fedbourse.market.records import Round, Task
 from fedbourse.market.service import Market
 from fedbourse.tasks.card import TaskCard
 from fedbourse.web.bodies import Cancellation, Nothing, Opening
@@ -24,7 +26,7 @@ from fedbourse.web.cards import CardBody
 from fedbourse.web.context import AuthenticatedContext
 from fedbourse.web.dependencies import AuthenticatedDep
 from fedbourse.web.openapi import BYTES, BYTES_RESPONSES, EITHER, MODEL_RESPONSES, TOKEN
-from fedbourse.web.paths import AfterName, Limit, OwnersAssumed, Rewards, TaskId
+from fedbourse.web.paths import AfterName, Limit, OwnersAssumed, Rewards, RoundNumber, TaskId
 from fedbourse.web.strict_route import StrictRoute
 
 router = APIRouter(route_class=StrictRoute, tags=["buyer"])
@@ -62,6 +64,7 @@ def create_task(context: AuthenticatedDep, card: CardBody) -> Response:
 def put_reference(context: AuthenticatedDep, task: TaskId) -> Response:
     """Upload the reference records of a draft whose card has evidence.
 
+    Where the buyer sends gradients of them instead, it reveals them so once the task has ended.
     32 bytes of salt, then each record's features and label in little-endian doubles; SHA-256 of
     all of it is what the card commits to.
     """
@@ -83,6 +86,40 @@ def fetch_reference(context: AuthenticatedDep, task: TaskId) -> Response:
     with context.service.view(context.caller) as view:
         content = view.reference(task)
     return Response(content, media_type="application/octet-stream")
+
+
+@router.get(
+    "/tasks/{task}/rounds/{number}/model",
+    response_class=Response,
+    responses=MODEL_RESPONSES,
+    openapi_extra=TOKEN,
+)
+def fetch_newest_model(context: AuthenticatedDep, task: TaskId, number: RoundNumber) -> Response:
+    """Return the model of the round that is open, or waits to open, to the task's buyer."""
+    with context.service.view(context.caller) as view:
+        round = view.newest_model(task)
+    if round.number != number:
+        raise Conflict(f"task {task} is at round {round.number}; its model is the newest")
+    return _model_response(round)
+
+
+@router.put(
+    "/tasks/{task}/rounds/{number}/reference",
+    response_model=TaskDocument,
+    openapi_extra=TOKEN | {"requestBody": {"required": True, "content": BYTES}},
+)
+def put_reference_gradient(
+    context: AuthenticatedDep, task: TaskId, number: RoundNumber
+) -> Response:
+    """Upload the gradient of the reference records at the model of a round that waits for it.
+
+    32 bytes of salt, then little-endian doubles: the means of the clipped gradients of records 0,
+    2, 4, ... and of records 1, 3, 5, ...; for any-class-mixture then that of each class that is
+    there, and their shares. The round opens at once, and the log has the SHA-256 of all of it.
+    """
+    content = context.request.body
+    command = partial(put_gradient, round=number, content=content)
+    return _move(context, task, command)
 
 
 @router.get("/tasks/{task}/evidence", response_model=EvidenceReport, openapi_extra=EITHER)
@@ -160,5 +197,9 @@ def fetch_model(context: AuthenticatedDep, task: TaskId) -> Response:
     """Return the model of a completed task to its buyer and the operator."""
     with context.service.view(context.caller) as view:
         last = view.model(task)
-    headers = {"Fedbourse-Model-Hash": last.model_hash}
-    return Response(last.model, media_type="application/octet-stream", headers=headers)
+    return _model_response(last)
+
+
+def _model_response(round: Round) -> Response:
+    headers = {"Fedbourse-Model-Hash": round.model_hash}
+    return Response(round.model, media_type="application/octet-stream", headers=headers)

@@ -1,7 +1,9 @@
 """Evidence recomputed: every sum and every dismissal, from the reference, the models, the updates.
 
-The reference must be what the card commits to, each update what its owner was given a receipt for,
-and each model what the log says. Sums may differ in their last digits: machines add up differently.
+The reference must be what the card commits to, and what the buyer sent of it while the task ran
+must be what the log vouches for and what the records give. Each update must be what its owner was
+given a receipt for, and each model what the log says. Sums may differ in their last digits:
+machines add up differently.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ import numpy as np
 from fedbourse.encoding.canonical import digest
 from fedbourse.learning.update_check import update_numbers
 from fedbourse.market.audit.records import Differs, TaskRecords, Unseen, same
-from fedbourse.market.evidence import Comparison, RoundUpdates, evidence_in, root_of, spec_of
+from fedbourse.market.audit.reference_gradients import SentGradients
+from fedbourse.market.evidence import (
+    CardReference,
+    Comparison,
+    RoundUpdates,
+    evidence_in,
+    root_of,
+    spec_of,
+)
 from fedbourse.market.records import DeviceEvidence
 from fedbourse.protocol.messages import update_message
 
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
     from fedbourse.game.columns import FloatArray
     from fedbourse.learning.evidence import Evidence
     from fedbourse.market.audit.records import Document
+    from fedbourse.market.evidence import Directions
 
 _SLACK = 1e-6
 
@@ -53,7 +64,9 @@ class _Replay:
 
     def __init__(self, records: TaskRecords, evidence: Document) -> None:
         self._records, self._rounds_kept = records, evidence["rounds"]
-        self._comparison = Comparison.of(records.card, evidence["reference"])
+        self._comparison = Comparison(records.card)
+        self._reference = _revealed(records, evidence)
+        self._sent = SentGradients(records, self._reference)
         self._spec = spec_of(records.card)
         self.rounds = [event["body"] for event in records.events if event["kind"] == "round"]
         self._scales = {
@@ -82,9 +95,11 @@ class _Replay:
         if self._spec.block_of(number, rounds=card.rounds) != self._block_before(number):
             self._now, self._fallen, self._void = {}, {}, False
         fallen = set()
-        if not self._void:
+        directions = self._directions(number, model)
+        self._void = self._void or directions is None
+        if directions is not None and not self._void:
             scales = self._scales
-            added = self._comparison.added(self._now, model, updates, self._last, scales)
+            added = self._comparison.added(self._now, directions, updates, self._last, scales)
             for owner, evidence in added:
                 self._now[owner] = evidence
                 if self._comparison.rule.verdict(evidence) == "dismissed":
@@ -98,6 +113,12 @@ class _Replay:
         self._last = updates if self._void else _without(updates, fallen)
         if self._spec.ends_block(number, rounds=card.rounds):
             self._end_block(logged)
+
+    def _directions(self, number: int, model: FloatArray) -> Directions | None:
+        """Return what a round's updates are compared with; None where the buyer sent nothing."""
+        if self._spec.source == "gradients":
+            return self._sent.directions(self._rounds_kept[number], model)
+        return None if self._reference is None else self._reference.directions(model)
 
     def _block_before(self, number: int) -> int | None:
         if number == 0:
@@ -159,6 +180,18 @@ class _Replay:
                 yield owner, update_numbers(body, dimension=records.card.dimension)
 
         return np.frombuffer(model, dtype="<f8"), RoundUpdates(sorted(hashes), read)
+
+
+def _revealed(records: TaskRecords, evidence: Document) -> CardReference | None:
+    """Return the reference; None where the buyer kept it, and no round was compared with it."""
+    if evidence["reference"] is not None:
+        return CardReference.of(records.card, evidence["reference"])
+    if any(e["kind"] == "reference" and e["body"]["reference"] for e in records.events):
+        raise Differs(
+            "the buyer has not revealed the reference records whose gradients it sent, so that no "
+            "score can be recomputed"
+        )
+    return None
 
 
 def _without(updates: RoundUpdates, owners: Collection[str]) -> RoundUpdates:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from fedbourse.encoding.plain_text import plain_text
 from fedbourse.errors import Conflict, InvalidInput, InvalidTransfer, NotAllowed
 from fedbourse.market import merkle
-from fedbourse.market.evidence import Comparison, end_block
+from fedbourse.market.evidence import CardReference, end_block
 from fedbourse.market.heads import next_opening
-from fedbourse.market.lifecycle import ENDED, Command
+from fedbourse.market.lifecycle import ENDED, Command, after
 from fedbourse.market.offers import choose_reward, first_total, micro_credits_of, reported_to
 from fedbourse.market.price_discovery import announce_tick
 from fedbourse.market.records import State, Task
@@ -92,8 +92,9 @@ def open_task(
 
 
 def check_reference(tx: Transaction, task: Task) -> None:
-    """Refuse a card with evidence whose reference records are not there."""
-    if task.card.evidence is not None and not tx.has_reference(task.id):
+    """Refuse a card with evidence whose reference records should be there, and are not."""
+    spec = task.card.evidence
+    if spec is not None and spec.source == "records" and not tx.has_reference(task.id):
         raise Conflict(
             "the card has evidence, and its reference records are missing; upload them first "
             f"(fedbourse task reference {task.id} FILE, or PUT /v1/tasks/{task.id}/reference)"
@@ -103,11 +104,28 @@ def check_reference(tx: Transaction, task: Task) -> None:
 def put_reference(
     market: Market, tx: Transaction, caller: Caller, task_id: str, *, content: bytes
 ) -> Task:
-    """Store the reference records of a draft with evidence."""
-    task = taken(tx, caller, task_id, Command.OPEN)
-    if task.card.evidence is None:
+    """Store the reference records of a draft with evidence.
+
+    Where the buyer sends gradients instead, it reveals the records once the task has ended.
+    """
+    task = show(tx.task(task_id, lock="change"), caller)
+    spec = task.card.evidence
+    if spec is not None and spec.source == "gradients":
+        caller.require("buyer")
+        if caller.party != task.buyer:
+            raise NotAllowed(
+                f"task {task.id} belongs to another buyer; the caller is {caller.party}"
+            )
+        if task.state not in ENDED:
+            raise Conflict(
+                "the card lets the buyer keep its reference records until the task has ended; "
+                f"it is {task.state.value}"
+            )
+    else:
+        after(task.state, Command.OPEN, by=role_of(caller, task))
+    if spec is None:
         raise Conflict("the card has no evidence, so that nothing is compared with a reference")
-    Comparison.of(task.card, content)
+    CardReference.of(task.card, content)
     tx.put_reference(task.id, content)
     return tx.task(task_id)
 
@@ -159,6 +177,7 @@ def cancel(
         judged = {"evidence": end_block(market, tx, task)}
     remainder = empty_escrow(market, tx, task, closed_rounds=closed)
     task = replace(task, deadline_ms=None, tick_ends_ms=None, review_ends_ms=None)
+    task = replace(task, reference_ends_ms=None)
     body = {"by": role, "reason": cause, **remainder.document, **judged}
     return market.record(tx, task, "cancelled", body)
 

@@ -38,7 +38,7 @@ def rotate_key(market: Market, tx: Transaction, new: SigningKey) -> Rotation:
     for task in _tasks(tx):
         signature = new.sign(canonical(state_message(task)))
         tx.save_task(replace(task, state_signature=signature))
-        if task.state is State.TRAINING:
+        if task.state is State.TRAINING and task.reference_ends_ms is None:
             _sign_round(tx, task, new)
     return rotation
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fedbourse.errors import Conflict, InvalidInput, NoEquilibrium, NotFound
 from fedbourse.market.commands import training as training_commands
 from fedbourse.market.commands.buyer import announce, cancel
+from fedbourse.market.commands.reference_gradients import open_without_gradient
 from fedbourse.market.lifecycle import ACTIVE
 from fedbourse.market.parties import MARKET
 from fedbourse.market.price_discovery import close_tick, restart, too_few
@@ -71,7 +72,7 @@ def _is_due(market: Market, tx: Transaction, task: Task) -> bool:
         return over or replies >= task.asked or too_few(tx, task)
     if task.state is State.SETTLED:
         return task.review_ends_ms is None and not tx.count_allocations(task.id, state="offered")
-    if task.state is State.TRAINING:
+    if task.state is State.TRAINING and task.reference_ends_ms is None:
         signed = tx.count_allocations(task.id, state="signed")
         return tx.count_updates(task.id, task.round) >= signed
     return False
@@ -96,7 +97,10 @@ def _terms_are_over(market: Market, tx: Transaction, task: Task) -> None:
 
 
 def _round_is_over(market: Market, tx: Transaction, task: Task) -> None:
-    training_commands.close_round(market, tx, task.id)
+    if task.reference_ends_ms is not None:
+        open_without_gradient(market, tx, task.id)
+    else:
+        training_commands.close_round(market, tx, task.id)
 
 
 def _or_cancel(market: Market, tx: Transaction, task: Task, go_on: Callable[[], Task]) -> None:

@@ -68,7 +68,7 @@ def start(market: Market, tx: Transaction, caller: Caller, task_id: str) -> Task
             ),
         },
     )
-    return _open_round(market, tx, task, 0, start_model(task.card), previous=task.last_hash)
+    return _next_round(market, tx, task, 0, start_model(task.card), previous=task.last_hash)
 
 
 def check_signatures(tx: Transaction, task: Task) -> int:
@@ -95,7 +95,7 @@ def close_round(market: Market, tx: Transaction, task_id: str) -> Task:
     model = np.frombuffer(closing.model, dtype="<f8")
     judged, dismissed = {}, frozenset[str]()
     if task.card.evidence is not None:
-        judgement = judge_round(tx, task, model)
+        judgement = judge_round(tx, task)
         task, dismissed = voided(task, judgement), judgement.dismissed
         judged = {"evidence": judgement.document}
     counted = [update.owner for update in updates if update.owner not in dismissed]
@@ -126,7 +126,7 @@ def close_round(market: Market, tx: Transaction, task_id: str) -> Task:
     }
     task = market.record(tx, task, "round", body)
     if task.round + 1 < task.card.rounds:
-        return _open_round(market, tx, task, task.round + 1, model, previous=closing.request_hash)
+        return _next_round(market, tx, task, task.round + 1, model, previous=closing.request_hash)
     return _complete(market, tx, task, model, previous=closing.request_hash)
 
 
@@ -168,34 +168,34 @@ def _complete(
     return market.record(tx, task, "completed", body)
 
 
-def _open_round(
+def _next_round(
     market: Market, tx: Transaction, task: Task, number: int, model: FloatArray, *, previous: str
 ) -> Task:
+    """Open a round; or let the buyer see its model, and wait for the reference gradient there."""
     data = model.astype("<f8").tobytes()
     deadline = market.moment_in(task.card.deadlines.round_s)
+    round = Round(task.id, number, data, _hash(data), "", previous, market.now_ms(), deadline)
+    spec = task.card.evidence
+    waits = spec is not None and spec.source == "gradients"
+    tx.add_round(round if waits else requested(market, task, round))
+    ends = deadline if waits else None
+    task = replace(task, round=number, deadline_ms=deadline, reference_ends_ms=ends)
+    tx.save_task(task)
+    return task
+
+
+def requested(market: Market, task: Task, round: Round) -> Round:
+    """Return a round with its request, which the market signs once for everybody."""
     message = round_request_message(
         task=task.id,
         card=task.card.digest,
-        round=number,
-        model_hash=_hash(data),
-        deadline_ms=deadline,
-        previous=previous,
+        round=round.number,
+        model_hash=round.model_hash,
+        deadline_ms=round.deadline_ms,
+        previous=round.previous,
     )
-    opened = Round(
-        task=task.id,
-        number=number,
-        model=data,
-        model_hash=_hash(data),
-        request_hash=digest(message),
-        previous=previous,
-        opened_ms=market.now_ms(),
-        deadline_ms=deadline,
-        signature=market.key.sign(canonical(message)),
-    )
-    tx.add_round(opened)
-    task = replace(task, round=number, deadline_ms=deadline)
-    tx.save_task(task)
-    return task
+    signature = market.key.sign(canonical(message))
+    return replace(round, request_hash=digest(message), signature=signature)
 
 
 def _pay_upfront(market: Market, tx: Transaction, task: Task, signed: list[Allocation]) -> None:

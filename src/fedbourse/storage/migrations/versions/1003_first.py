@@ -9,7 +9,7 @@ from alembic import op
 
 from fedbourse.storage.upgrade import statements
 
-revision = "1002"
+revision = "1003"
 down_revision = None
 
 
