@@ -507,10 +507,10 @@ def test_evidence_is_joined_only_by_who_accepts_it_and_the_ledger_shows_held_pay
     evidence = {"reference": reference_hash(reference), "records": 80, "hold_rounds": 4}
     card = world.folder / "evidence.json"
     card.write_text(json.dumps(TASK_CARD | {"evidence": evidence}))
+    file = card.with_suffix(".reference")
+    file.write_bytes(reference)
+    file.chmod(0o600)
     task = world.shell.json("task", "create", card, token=world.buyer)["task"]
-    token = world.buyer.read_text().strip()
-    with Connection(world.market.url, token=token) as connection:
-        connection.put_bytes(f"/v1/tasks/{task}/reference", reference)
     world.shell.json("task", "open", task, token=world.buyer)
     code, said = refused("device", "join", task, "--folder", world.device("wary"))
     assert code == 6

@@ -127,9 +127,13 @@ def progress_bar(what: str, *, transient: bool = False) -> Iterator[Callable[...
 def late_progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar, gone at the end, of work that mostly takes less than a second, if it takes more.
 
-    It yields ``advance(done, of)``.
+    It yields ``advance(done, of)``. Where nobody watches a terminal, nothing is shown: what a
+    command prints does not depend on how fast it is.
     """
     since = monotonic()
+    if not Console(stderr=True).is_terminal:
+        yield lambda _done, _of: None
+        return
     with ExitStack() as stack:
         advance: Callable[..., None] | None = None
 
