@@ -115,11 +115,14 @@ class Filling:
         return made
 
     def _with_evidence(self) -> dict[str, str]:
-        """Publish a task with evidence, and let two owners complete another one."""
+        """Publish a task with evidence; complete another one; let a third wait for a gradient."""
         owners = self.trading.owners(1.0, 1.2)
         judged = self.trading.completed(owners, rounds=2, **EVIDENCE)
         published = self.trading.opened(deadlines=PATIENT, **EVIDENCE)
-        return {"judged": judged.id, "evidence": published.id}
+        spec = replace(EVIDENCE["evidence"], source="gradients")
+        unhurried = replace(PATIENT, review_s=0)
+        waiting = self.trading.in_training(owners, evidence=spec, deadlines=unhurried)
+        return {"judged": judged.id, "evidence": published.id, "waiting": waiting.id}
 
     def _opened(self, **changes: Any) -> Task:
         task = self.trading.opened(deadlines=PATIENT, **changes)

@@ -104,7 +104,8 @@ def test_the_benchmark_of_the_network_has_its_rows() -> None:
     assert done.returncode == 0, done.stderr
     (cells,) = rows(done.stdout, "The market's own devices")
     assert cells[:2] == ["2", "5"]
-    assert all(float(cell) > 0 for cell in (*cells[2:6], *cells[7:]))
+    assert float(cells[3]) >= 0  # noise of five numbers is rounded to nothing
+    assert all(float(cell) > 0 for cell in (cells[2], *cells[4:6], *cells[7:]))
     assert re.search(r"The goal is (met|missed): the largest ratio is", done.stdout)
 
 

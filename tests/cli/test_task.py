@@ -127,18 +127,15 @@ def test_a_whole_trade_ends_with_a_model(shell, market, acme, card, tmp_path) ->
     assert all(line.split(maxsplit=4)[4] for line in out.splitlines()), "an event without words"
 
 
-def test_a_card_of_equal_lots(shell, tmp_path) -> None:
+def test_a_card_of_equal_lots(tmp_path, capsys) -> None:
     file = tmp_path / "card.json"
-    code, _, notes = shell(
-        "task", "card", "--compensation", "clock", "--lot", "0.02", "--out", file
-    )
-    assert code == 0
-    assert "everybody sells the same lot or nothing" in " ".join(notes.split())
+    lots = ["--compensation", "clock", "--lot", "0.02"]
+    assert main(["task", "card", *lots, "--out", str(file)]) == 0
+    assert "everybody sells the same lot or nothing" in " ".join(capsys.readouterr().out.split())
     card = TaskCard.of(json.loads(file.read_text()))
     assert (card.compensation, card.min_budget, card.max_rho) == ("clock", 0.02, 0.02)
-    code, _, why = shell("task", "card", "--compensation", "clock")
-    assert code != 0
-    assert "--lot and --compensation clock go together" in why
+    assert main(["task", "card", "--compensation", "clock"]) == 2
+    assert "--lot and --compensation clock go together" in capsys.readouterr().err
 
 
 def test_upfront_pay_must_be_confirmed(shell, market, acme, tmp_path) -> None:

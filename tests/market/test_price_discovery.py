@@ -42,21 +42,21 @@ def last(trading, task, kind) -> dict:
     return [event.body for event in trading.events(task.id) if event.kind == kind][-1]
 
 
-def sums(trading, task, owners) -> dict[int, float]:
-    """What the replies of these owners sum to at each tick."""
-    found = dict.fromkeys(range(len(task.totals)), 0.0)
+def shares(trading, task, owners) -> list[float]:
+    """What the replies of these owners sum to at each tick, as a part of the announced total."""
+    parts: list[list[float]] = [[] for _ in task.totals]
     for owner in owners:
         for reply in trading.participation(owner, task.id)["replies"]:
-            found[reply["tick"]] += reply["budget"]
-    return found
+            parts[reply["tick"]].append(reply["budget"] / task.totals[reply["tick"]])
+    return [math.fsum(part) for part in parts]
 
 
 def assert_settled_by_rule(trading, task, owners) -> None:
     """The lowest total whose replies sum to at most it; and nobody is paid below its price."""
     qualifying = {
         tick: task.totals[tick]
-        for tick, sold in sums(trading, task, owners).items()
-        if sold <= task.totals[tick]
+        for tick, share in enumerate(shares(trading, task, owners))
+        if share <= 1.0
     }
     assert task.settled_tick == min(qualifying, key=qualifying.get)
     allocations = trading.allocations(task.id)

@@ -183,9 +183,8 @@ class _Trade:
         return [name for name in self._names if f"owner:{name}" not in out]
 
     def _reply(self, task: Task, name: str, budgets: Sequence[float]) -> None:
-        """Reply with the first budget that the market accepts; under the clock with in or out."""
-        lot = self._setting.lot
-        for budget in budgets if lot is None else [lot if each else 0.0 for each in budgets]:
+        """Reply with the first budget that the market accepts."""
+        for budget in budgets:
             reply = partial(
                 owner_commands.submit_plan,
                 self._market,

@@ -34,6 +34,8 @@ _ROUNDING = 1e-15
 """The same, of an owner close to the cutoff, as a part of the total budget."""
 _PLATEAU = 1e-9
 """The same, where changes get no smaller any more: what is left is rounding."""
+_ALIKE = 1e-7
+"""How far, as a part of R/P, a marginal cost may be from what one more unit of budget earns."""
 _TELLING = 1e-9
 """The relative change of a budget that tells its slope."""
 _PROBE = 1e-4
@@ -89,11 +91,23 @@ class Continuation:
             budgets, marginals = ahead, marginals_ahead
             most = float((moved / (ahead + _ROUNDING / _CONVERGED * total)).max())
             if most <= _CONVERGED or last <= 2.0 * most <= 2.0 * _PLATEAU:
+                if not self._is_equilibrium(budgets, marginals, reward, total):
+                    return False
                 self._budgets, self._marginals, self._slopes = budgets, marginals, slopes
                 self._total = total
                 return bool(np.isfinite(marginals).all() and np.isfinite(slopes).all())
             last = most
         return False
+
+    def _is_equilibrium(
+        self, budgets: FloatArray, marginals: FloatArray, reward: float, total: float
+    ) -> bool:
+        """Say whether nobody would move: lines that are too steep stand still anywhere."""
+        price = reward / total
+        gains = price * (1.0 - budgets / total) - marginals  # of one more unit of budget
+        most = np.minimum(self._game.caps, total) if self._game.capped else total
+        down, up = np.where(budgets > 0, gains, 0.0), np.where(budgets < most, gains, 0.0)
+        return bool(down.min() >= -_ALIKE * price and up.max() <= _ALIKE * price)
 
     def _on_lines(
         self,

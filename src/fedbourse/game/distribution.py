@@ -60,7 +60,7 @@ class Quantiles:
     near 0 are those that matter.
 
     >>> Quantiles(((0, 1), (0.1, 2), (1, 11))).spread(4).round(3)
-    array([ 1.25 ,  3.75 ,  6.25 ,  8.75])
+    array([2.25, 4.75, 7.25, 9.75])
     """
 
     pairs: tuple[tuple[float, float], ...]

@@ -31,7 +31,6 @@ HONEST, CHEAPER = "honest", "acting cheaper"
 _PAPER = "inherent in the paper's rule"
 _ACTS_AS = Axis("acts as", 0.01, 5.0, log=True)
 _PLAIN = TradeSetting()
-_LOTS = TradeSetting(lot=1.5, ticks=58)
 
 
 @dataclass(frozen=True)
@@ -65,24 +64,6 @@ def owner_cases() -> list[Case]:
             among=_equals(10),
             reference=HONEST,
             remains=_PAPER,
-        ),
-        _owner_case(
-            "clock-acting-otherwise",
-            "acts as if it valued privacy less, or more (`compensation: clock`)",
-            lambda point: {"deviator": Actor(VALUE, point[0])},
-            (_ACTS_AS,),
-            setting=_LOTS,
-            reference=HONEST,
-        ),
-        _owner_case(
-            "clock-several-names",
-            "takes part under several names (`compensation: clock`)",
-            lambda point: {f"name-{number}": Honest(1.0) for number in range(int(point[0]))},
-            (Axis("names", 1, 14, whole=True),),
-            among=_equals(10),
-            setting=_LOTS,
-            reference=HONEST,
-            remains="each name sells a lot: enrolment limits names",
         ),
         *(
             _owner_case(
@@ -247,7 +228,6 @@ def _owner_case(
         score=utility_of(among.value, rivals),
         owners=among.rivals,
         remains=remains,
-        was_possible=setting.lot is None,
         effort=effort,
     )
 

@@ -43,8 +43,6 @@ class TradeSetting:
     vesting: str = "by-round"
     min_budget: float = 0.0
     min_total_budget: float = 0.0
-    lot: float | None = None
-    """The budget that each owner sells under the clock; None under proportional pay."""
     assumed_high: float = 5.0
     """The first total is guessed from values between 1 and this."""
     settle_at: int | None = None
@@ -64,19 +62,14 @@ class TradeSetting:
             **self._training,
             vesting=self.vesting,
             unearned=self.unearned,
-            **self._mechanism,
+            max_rho=1e9,
+            min_budget=self.min_budget,
             min_total_budget=self.min_total_budget,
             assumptions=Assumptions(
                 accuracy_value=1.0, values_low=1.0, values_high=self.assumed_high
             ),
             deadlines=Deadlines(tick_s=TICK_S, plans_s=self.ticks * TICK_S, review_s=0),
         )
-
-    @property
-    def _mechanism(self) -> dict[str, Any]:
-        if self.lot is None:
-            return {"max_rho": 1e9, "min_budget": self.min_budget}
-        return {"compensation": "clock", "max_rho": self.lot, "min_budget": self.lot}
 
     @property
     def reference(self) -> bytes | None:
