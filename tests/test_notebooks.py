@@ -54,7 +54,8 @@ def run(notebook: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def plain_figures(monkeypatch, tmp_path):
-    plt = pytest.importorskip("matplotlib.pyplot")
+    import matplotlib.pyplot as plt
+
     plt.switch_backend("agg")
     monkeypatch.chdir(tmp_path)
     yield

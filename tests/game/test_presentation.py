@@ -92,7 +92,8 @@ def test_every_result_can_be_held(name, results) -> None:
 
 @pytest.mark.parametrize("name", list(RESULTS))
 def test_every_result_draws_itself(name, results) -> None:
-    plt = pytest.importorskip("matplotlib.pyplot")
+    import matplotlib.pyplot as plt
+
     plt.switch_backend("agg")
     _, axes = plt.subplots()
     assert results[name].plot(axes) is axes
