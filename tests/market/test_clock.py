@@ -121,6 +121,15 @@ def test_too_few_who_stay_cancel_the_task(trading) -> None:
     assert trading.balance(BUYER.party) == R
 
 
+def test_a_price_that_can_fall_no_more_cancels_the_task(trading) -> None:
+    owners = trading.owners(*[1e-9] * 4)
+    task = trading.announced(owners, **CLOCK, reward=2e-6)  # two micro-credits for four lots
+    trading.play(owners, task)
+    assert trading.task(task.id).state is State.CANCELLED
+    assert "the price can fall no more" in body_of(trading, task, "cancelled")["reason"]
+    assert trading.balance(BUYER.party) == R
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -104,7 +104,9 @@ def close_tick(market: Market, tx: Transaction, task_id: str) -> Task:
     over = market.moment_in(task.card.deadlines.tick_s) > present(task.deadline_ms)
     last = task.tick - task.first_tick + 1 >= TICKS_MAX and not task.card.sells_lots
     silent = discovery.total_budget < BUDGET_MIN
-    if discovery.converged or over or last or silent or too_few(tx, task):
+    # A micro-credit is the smallest price of a lot.
+    lowest = task.card.sells_lots and discovery.total_budget <= task.totals[-1]
+    if discovery.converged or over or last or silent or lowest or too_few(tx, task):
         task = market.record(tx, task, "last-tick", closing | {"converged": discovery.converged})
         return settle(market, tx, task, discovery)
     return announce_tick(
@@ -169,7 +171,10 @@ def _settling(
     """Return the tick to settle at, and what each seller is paid where the clock says it."""
     if isinstance(discovery, LotDiscovery):
         if not discovery.converged:
-            raise Conflict("time is up, and the reward does not yet pay for all lots on offer")
+            raise Conflict(
+                "time is up, or the price can fall no more, and the reward does not pay for all "
+                "lots on offer"
+            )
         enough(task, len(discovery.payments), "sell a lot")
         return discovery.tick, discovery.payments
     tick = discovery.qualifying
