@@ -102,7 +102,7 @@ class Continuation:
     def _is_equilibrium(
         self, budgets: FloatArray, marginals: FloatArray, reward: float, total: float
     ) -> bool:
-        """Say whether nobody would move: lines that are too steep stand still anywhere."""
+        """Say whether nobody would move: along lines that are too steep nobody does, anywhere."""
         price = reward / total
         gains = price * (1.0 - budgets / total) - marginals  # of one more unit of budget
         most = np.minimum(self._game.caps, total) if self._game.capped else total
