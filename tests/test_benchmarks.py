@@ -104,8 +104,9 @@ def test_the_benchmark_of_the_network_has_its_rows() -> None:
     assert done.returncode == 0, done.stderr
     (cells,) = rows(done.stdout, "The market's own devices")
     assert cells[:2] == ["2", "5"]
-    assert float(cells[3]) >= 0  # noise of five numbers is rounded to nothing
-    assert all(float(cell) > 0 for cell in (cells[2], *cells[4:6], *cells[7:]))
+    # Noise of five numbers is rounded to nothing, and the processor's clock may not have ticked.
+    assert all(float(cell) >= 0 for cell in (cells[3], cells[8]))
+    assert all(float(cell) > 0 for cell in (cells[2], *cells[4:6], cells[7], cells[9]))
     assert re.search(r"The goal is (met|missed): the largest ratio is", done.stdout)
 
 
