@@ -31,6 +31,7 @@ PLACES = {
     "src/fedbourse/flower/server_app.py": "flower",
     "src/fedbourse/learning/engines/flower.py": "flower",
     "src/fedbourse/learning/torch_model.py": "torch",
+    "tests/device/test_clock.py": "flower",  # for what it shares with test_one_record
     "tests/device/test_kill.py": "e2e",
     "tests/device/test_kill_restart.py": "e2e",
     "tests/device/test_malicious_market.py": "slow",
