@@ -165,7 +165,7 @@ def _replies(
         yield zip(owners, budgets, strict=True)
 
 
-def _settling(
+def _tick_and_lots(
     task: Task, discovery: PriceDiscovery | LotDiscovery
 ) -> tuple[int, Mapping[str, int] | None]:
     """Return the tick to settle at, and what each seller is paid where the clock says it."""
@@ -192,7 +192,7 @@ def settle(
 ) -> Task:
     """Turn the replies to the qualifying tick into payments: of R in all, or for each lot."""
     task = taken(tx, MARKET, task.id, Command.SETTLE)
-    number, lots = _settling(task, discovery)
+    number, lots = _tick_and_lots(task, discovery)
     task = replace(task, settled_tick=number, tick_ends_ms=None)
     total_budget, plans = _plans(tx, task, number, lots)
     if total_budget < task.card.min_total_budget:

@@ -287,13 +287,13 @@ class Trading:
                 ]
                 if task.card.evidence is not None and task.state in ENDED:
                     closed = range(sum(e.kind == "round" for e in records["events"]))
-                    kept = [
+                    rounds_kept = [
                         vars(view.kept_round(task_id, number))
                         | {"updates": _kept_updates(view, task_id, number)}
                         for number in closed
                     ]
                     report = view.evidence(task_id)
-                    records["evidence"] = {"findings": report.findings, "rounds": kept}
+                    records["evidence"] = {"findings": report.findings, "rounds": rounds_kept}
                     reference = view.reference(task_id) if report.revealed else None
         records = json.loads(canonical(records))
         if "updates" in records:
