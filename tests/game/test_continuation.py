@@ -75,6 +75,15 @@ def test_rewards_in_any_order_give_each_its_own_equilibrium(cost, values, reward
         assert follower.budgets(reward) == close
 
 
+def test_lines_too_steep_to_lead_anywhere_are_no_equilibrium() -> None:
+    """Far above the last reward an exponential's slopes are so steep that nobody moves on them."""
+    game = Game.of([1.0, 1.0], reward=1.0, cost=Exponential())
+    follower = Continuation(game)
+    for reward in (0.5, 5937.0):
+        alone = equilibrium_budgets(Game.of([1.0, 1.0], reward=reward, cost=Exponential()))
+        assert follower.budgets(reward) == pytest.approx(alone, rel=1e-8)
+
+
 @pytest.mark.parametrize("model", ACCURACY_MODELS)
 @pytest.mark.parametrize(("cost", "name"), [(Quadratic(), "quadratic"), (Linear(), "linear")])
 def test_a_built_in_cost_written_as_an_own_one_has_the_same_best_reward(cost, name, model) -> None:
